@@ -98,7 +98,6 @@ function capabilitiesOf({ facts, stated, routes, lacks = [], task }: Knowledge):
   return new Set([...ALWAYS, ...known.filter((capability) => !lacks.includes(capability))]);
 }
 
-/** Returns the first category that fits: code, reasoning, vision, chat. */
 function categoryOf(capabilities: ReadonlySet<Capability>, facts: ModelFacts | undefined): Category {
   if (facts?.isForCode === true) return "code";
   if (capabilities.has("reasoning")) return "reasoning";

@@ -48,7 +48,9 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
   const stated = priceOf(key, settings.price);
   const found = settings.routes.map((route, index): FoundRoute => {
     const place = `${key}.routes[${index}]`;
-    const provider = providerOf(place, route, context.providers);
+    const provider =
+      context.providers.find(({ id }) => id === route.provider) ??
+      refuse(`${place}.provider`, `found ${quote(route.provider)}`, context.providers.map(({ id }) => id).join(", "));
     const priced = priceOfRoute(provider, route.model, context);
     const facts = factsAt(provider, route.model);
     return {
@@ -155,6 +157,8 @@ function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Ro
 
 function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | undefined): Route {
   const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
+  const callClasses = CALL_ROWS.filter(({ onlyIf }) => onlyIf === "callsMost").map((row) => row.class);
+  const hasCallPrice = allPrices(list).some((prices) => callClasses.some((name) => prices[name] !== undefined));
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
   return {
     providerId: provider.id,
@@ -164,18 +168,11 @@ function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | u
     ...(contextWindow !== undefined && task !== "embedding" && { contextWindow }),
     ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
     ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
-    ...(stated !== undefined && hasCallPrice(list) && { callsMost: CALLS_MOST_DEFAULT }),
+    ...(stated !== undefined && hasCallPrice && { callsMost: CALLS_MOST_DEFAULT }),
     ...(callsMost !== undefined && { callsMost }),
     ...list,
     ...(next && { next: { ...routeAt(next, found, task), fromMs: next.fromMs } }),
   };
-}
-
-/** Tells whether a search or an image has a price at any tier. */
-function hasCallPrice(list: PriceList): boolean {
-  return allPrices(list).some((prices) =>
-    CALL_ROWS.some((row) => row.onlyIf === "callsMost" && prices[row.class] !== undefined),
-  );
 }
 
 /** Returns the known price of a provider's model, or why it has none. */
@@ -195,16 +192,6 @@ export function priceOfRoute(
   const isEmbedding = factsAt(provider, model)?.embedding !== undefined;
   const pricesId = known?.pricesId ?? pricesIdOf(provider.baseUrl);
   return knownPrice(pricesId, model, { credits, nowMs, isEmbedding, dollars });
-}
-
-function providerOf(
-  key: string,
-  { provider: id }: Pick<RouteSettings, "provider">,
-  providers: readonly ProviderIdentity[],
-): ProviderIdentity {
-  const provider = providers.find((candidate) => candidate.id === id);
-  const ids = providers.map((candidate) => candidate.id).join(", ");
-  return provider ?? refuse(`${key}.provider`, `found ${quote(id)}`, ids);
 }
 
 interface PriceContext {

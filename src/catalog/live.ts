@@ -130,7 +130,6 @@ export class LiveCatalog implements Catalog {
 const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
 const DAY_MS = 86_400_000;
 
-/** Returns a model with the prices that its routes have from the next change on. */
 function afterChange({ tiers: _tiers, ...model }: CatalogModel, atMs: number): CatalogModel {
   const routes = model.routes.map((route): Route => (route.next?.fromMs === atMs ? route.next : route));
   return { ...model, ...dearestList(routes), routes };

@@ -78,7 +78,6 @@ function settingsOf({ file: _file, hidden: _hidden, providerKeys, proxyVariables
   return { ...settings, ...providerKeys, ...proxyVariables, database: withoutPassword(database) };
 }
 
-/** True for a variable of the environment that sets no key of the file. */
 function isVariable([name = ""]: Path): boolean {
   return schemaAt([name]) === undefined;
 }

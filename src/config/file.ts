@@ -145,7 +145,6 @@ function decimalText({ value, source }: Scalar<number>): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
 }
 
-/** Returns the offset in the text of the entry at a path in a list, or of the key there. */
 function offsetAt(document: Document, path: Path): number | undefined {
   const step = path.at(-1);
   const group = document.getIn(path.slice(0, -1), true);

@@ -69,7 +69,6 @@ const PARSE_ERRORS: Record<string, RawError> = {
   ERR_HTTP_REQUEST_TIMEOUT: ["408 Request Timeout", "The request did not arrive in time."],
 };
 
-/** Writes an error response to a socket without an HTTP response object, and closes the connection. */
 function respondAndClose(socket: Socket, [status, message]: RawError, requestId: string): void {
   const body = JSON.stringify(toErrorEnvelope(new ApiError("invalid_value", message)));
   const lines = [

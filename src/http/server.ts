@@ -28,7 +28,7 @@ import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type HealthSources, type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, RunningWork } from "./overload.ts";
-import type { Endpoint, EndpointServices } from "./routes/endpoint.ts";
+import type { EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isGeminiPath, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
 import { RunningRequests, type ShutdownOptions } from "./shutdown.ts";
 
@@ -119,12 +119,6 @@ function untrustedProxyWarning({ log, trustProxy }: ServerOptions): (request: Fa
   };
 }
 
-/** Converts the setting for Fastify, which expects a function instead of a number of proxies. */
-function trustedProxies(trustProxy: ServerOptions["trustProxy"]) {
-  if (typeof trustProxy !== "number") return trustProxy;
-  return (_address: string, hop: number) => hop < trustProxy;
-}
-
 /** The endpoints validate and serialize themselves. Without these, Fastify loads two compilers of schemas. */
 const NO_COMPILERS: object = { buildValidator: () => () => () => true, buildSerializer: () => () => JSON.stringify };
 
@@ -132,7 +126,8 @@ function createFastify(options: ServerOptions): FastifyInstance {
   const { bodyLimitBytes, trustProxy, newRequestId } = options;
   return fastify({
     bodyLimit: bodyLimitBytes,
-    trustProxy: trustedProxies(trustProxy),
+    // Fastify expects a function instead of a number of proxies.
+    trustProxy: typeof trustProxy === "number" ? (_address: string, hop: number) => hop < trustProxy : trustProxy,
     rewriteUrl: rewriteUrlFor(options),
     genReqId: newRequestId,
     requestIdHeader: false,
@@ -254,20 +249,17 @@ async function serveApi(api: FastifyInstance, options: Omit<ServerOptions, "admi
   await api.register(cors, { origin: "*", methods, maxAge: 86_400, strictPreflight: false });
   const work = new RunningWork(options.overload);
   for (const endpoint of endpoints) {
+    // Those that a model answers, and counting tokens, are refused while the service is overloaded.
+    const startsWork = endpoint.method === "POST" && endpoint.scope === "chat.completions:write";
     api.route({
       method: endpoint.method,
       url: endpoint.path,
       config: { errors: endpoint.errors, isForm: endpoint.isForm },
       schema: documentationOf(endpoint, { ...options.completions, maxTokens: options.gateway.completionMaxTokens }),
-      onRequest: authenticate(options, options, endpoint.scope, startsWork(endpoint) ? work : undefined),
+      onRequest: authenticate(options, options, endpoint.scope, startsWork ? work : undefined),
       handler: (request, reply) => endpoint.handle(options, request, reply),
     });
   }
-}
-
-/** True for the operations that an overloaded service refuses: those that a model answers, and counting tokens. */
-function startsWork({ method, scope }: Endpoint): boolean {
-  return method === "POST" && scope === "chat.completions:write";
 }
 
 async function document(server: FastifyInstance, version: string): Promise<void> {

@@ -75,7 +75,9 @@ export function fitFields(
   request: UpstreamRequest,
   support: FieldSupport,
 ): { request: UpstreamRequest; ignored: readonly string[] } {
-  refuseDearTier(request);
+  const { service_tier: tier } = request;
+  // No price of a route covers a tier that costs more than the usual one.
+  if (tier === "priority" || tier === "scale") throw refusal("service_tier", `'service_tier' to be ${tier}`);
   const ignored: string[] = [];
   let fitted = request;
   for (const field of TOP_FIELDS) {
@@ -99,11 +101,6 @@ export function fitFields(
 function isTaken(support: FieldSupport, field: RareField): boolean {
   const treatment = treatmentOf(support, field);
   return treatment === "passed" || treatment === "translated";
-}
-
-/** Refuses tiers that cost more than the usual one, because no price of a route covers them. */
-function refuseDearTier({ service_tier: tier }: UpstreamRequest): void {
-  if (tier === "priority" || tier === "scale") throw refusal("service_tier", `'service_tier' to be ${tier}`);
 }
 
 function refuseParts({ messages, tools }: UpstreamRequest, support: FieldSupport): void {

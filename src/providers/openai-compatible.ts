@@ -1,5 +1,4 @@
 import { isObject, parseJson } from "../api/json.ts";
-import type { NativeRequest } from "../api/wire.ts";
 import { OperatorError } from "../errors.ts";
 import { fitFields } from "./fields.ts";
 import { readText } from "./http/answer.ts";
@@ -18,7 +17,6 @@ import {
   type ProviderEmbeddingCall,
   type ProviderEmbeddings,
   UpstreamError,
-  type UpstreamRequest,
   unlessRefused,
 } from "./provider.ts";
 import { AZURE, AZURE_FORMAT } from "./registry.ts";
@@ -67,7 +65,9 @@ export function createAzure(settings: ProviderSettings, environment: Environment
 async function complete(client: UpstreamClient, format: RequestFormat, call: ProviderCall): Promise<ProviderAnswer> {
   const reader = () => new ChunkReader();
   if (call.native !== undefined) {
-    const body = textBody(call.native, call.request);
+    const { model, max_tokens, stream } = call.request;
+    const usage = stream ? { stream_options: { include_usage: true } } : {};
+    const body = JSON.stringify({ ...call.native.body, model, max_tokens, stream, ...usage });
     return { chunks: await ask(client, call, { path: "/completions", body, reader }) };
   }
   const { request: fitted, ignored: left } = fitFields(call.request, format.fields);
@@ -75,11 +75,6 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   const ignored = [...left, ...keywords, ...refusedHints(request, format)];
   const body = toRequestBody(request, format);
   return { ignored, chunks: await ask(client, call, { path: "/chat/completions", body, reader }) };
-}
-
-function textBody({ body }: NativeRequest, { model, max_tokens, stream }: UpstreamRequest): string {
-  const usage = stream ? { stream_options: { include_usage: true } } : {};
-  return JSON.stringify({ ...body, model, max_tokens, stream, ...usage });
 }
 
 async function embed(

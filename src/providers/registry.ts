@@ -297,7 +297,6 @@ export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
   refuses: [...(row.refuses ?? []), ...(row.wire ? fieldsLackedBy(row.wire) : [])].sort(),
 }));
 
-/** Returns the fields that the package of a wire has no option for. */
 function fieldsLackedBy({ takes }: Wire): string[] {
   return ["logit_bias", "logprobs", "top_logprobs", ...OWN_HINTS.filter((field) => !takes.includes(field))];
 }

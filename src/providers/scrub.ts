@@ -92,7 +92,6 @@ function partsRemover(secrets: readonly string[]): (text: string) => string {
   };
 }
 
-/** Returns a text in lower case without blanks, and the place of each of its characters in the text. */
 function inked(text: string): { ink: string; places: number[] } {
   const places: number[] = [];
   let ink = "";

@@ -26,20 +26,17 @@ export function decodeEmbedding(body: unknown): DecodedEmbedding {
   const stated = read as EmbeddingRequest;
   refuseIf(checkRefused(body) ?? checkInput(stated.input));
   const { model, input, dimensions, encoding_format: encoding = "float", user } = stated;
+  const isOne = typeof input === "string" || typeof input[0] === "number";
+  const inputs = (isOne ? [input] : input) as EmbeddingOrder["inputs"];
   return {
     kind: "embedding",
-    request: { model, inputs: inputsOf(input), encoding, dimensions, user },
+    request: { model, inputs, encoding, dimensions, user },
     // Nothing is charged as output.
     output: { param: "input", tokens: 0, isLimitedBySetting: false },
     ignored: unknown.names(),
     paramOf: (param) => param,
     document: (head, answer, end) => toEmbeddingList(encoding, head, answer, end),
   };
-}
-
-function inputsOf(input: EmbeddingRequest["input"]): EmbeddingOrder["inputs"] {
-  const isOne = typeof input === "string" || typeof input[0] === "number";
-  return (isOne ? [input] : input) as EmbeddingOrder["inputs"];
 }
 
 /** Chooses a form by the first value: with a union of arrays, an error would name the wrong branch. */

@@ -42,15 +42,12 @@ function countOf({ json }: NumbersText): number {
 export function toEncodedText(vector: EmbeddingVector, encoding: Encoding): string {
   if (encoding === "base64") return `"${typeof vector === "string" ? vector : toBase64(vector)}"`;
   if (vector instanceof NumbersText) return vector.json;
-  return JSON.stringify(typeof vector === "string" ? toNumbers(vector) : vector);
+  if (typeof vector !== "string") return JSON.stringify(vector);
+  return JSON.stringify([...new Float32Array(Uint8Array.from(Buffer.from(vector, "base64")).buffer)]);
 }
 
 /** A typed array has the byte order of the machine, which is little-endian on x64 and arm64. */
 function toBase64(vector: readonly number[] | NumbersText): string {
   const numbers: readonly number[] = vector instanceof NumbersText ? JSON.parse(vector.json) : vector;
   return Buffer.from(new Float32Array(numbers).buffer).toString("base64");
-}
-
-function toNumbers(vector: string): number[] {
-  return [...new Float32Array(Uint8Array.from(Buffer.from(vector, "base64")).buffer)];
 }

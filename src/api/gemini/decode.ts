@@ -204,7 +204,6 @@ function effortOf({ thinkingConfig: thinking = {} }: Config): ChatCompletionRequ
 /** Keywords of counts, which the wire also writes as texts. */
 const COUNTS = ["minItems", "maxItems", "minLength", "maxLength", "minProperties", "maxProperties"];
 
-/** Converts a schema of the wire, which is a part of OpenAPI's, to a JSON schema. */
 function toJsonSchema(schema: JsonObject): Record<string, unknown> {
   const { type, nullable, propertyOrdering: _order, properties, items, anyOf, enum: values, ...rest } = schema;
   const isNullable = nullable === true;

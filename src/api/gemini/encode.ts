@@ -99,7 +99,6 @@ type Said = Pick<
   "content" | "refusal" | "reasoning_content" | "reasoning_details" | "images" | "audio"
 >;
 
-/** Returns the parts of a message or a piece of one, without its calls. */
 function partsOf(said: { [Field in keyof Said]?: Said[Field] | null | undefined }): GeminiPart[] {
   const { content, refusal, reasoning_content: thought, reasoning_details, images, audio } = said;
   const details = reasoning_details ?? [];

@@ -106,7 +106,6 @@ class MessageBlocks {
     else this.#extend(`{"type":"text_delta","text":${JSON.stringify(text)}}`);
   }
 
-  /** Adds a source of the text, which has to be in a block of text. */
   #addCitation(citation: object): void {
     const block = this.#openText();
     if (this.#add === undefined) {

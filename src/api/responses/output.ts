@@ -1,10 +1,10 @@
 import type { AnswerPiece } from "../answer.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
-import { isObject, parseJson } from "../json.ts";
+import { detailsOf, isObject, parseJson } from "../json.ts";
 import { toEncryptedContent } from "./reasoning.ts";
 import type { OutputItem } from "./response.ts";
-import { argumentsOf, type CalledTool, customInputOf } from "./tools.ts";
+import { type CalledTool, customInputOf } from "./tools.ts";
 import { isTranslated, translatedCall } from "./typed-tools.ts";
 
 /** Takes an event of an answer. For a piece of a text, `fields` is the same object for all its pieces. */
@@ -131,7 +131,8 @@ export class OutputBuilder {
   #say(text: string, logprobs: unknown): void {
     const { place, part } = this.#openPart("output_text");
     if (part.type !== "output_text") return;
-    const given = this.#options.hasLogprobs ? contentLogprobs(logprobs) : [];
+    const { content } = detailsOf(logprobs);
+    const given: unknown[] = this.#options.hasLogprobs && Array.isArray(content) ? content : [];
     part.text += text;
     part.logprobs.push(...given);
     this.#emit("response.output_text.delta", place, text, given);
@@ -227,7 +228,13 @@ export class OutputBuilder {
       const { prefix, fields } = translatedCall(type, parseJson(text));
       this.#done(this.#openItem<OutputItem>({ id: this.#newId(prefix), ...common, ...fields }), last);
     } else if (type === "tool_search") {
-      const fields = { type: "tool_search_call", execution: "client", arguments: argumentsOf(text) } as const;
+      const given = text === "" ? {} : parseJson(text);
+      // A text that is not JSON stays one.
+      const fields = {
+        type: "tool_search_call",
+        execution: "client",
+        arguments: given === undefined ? text : given,
+      } as const;
       this.#done(this.#openItem({ id: this.#newId("tsc"), ...common, ...fields }), last);
     } else {
       const call = { id: this.#newId("ctc"), ...common, ...named, type: "custom_tool_call" as const, input: "" };
@@ -263,9 +270,4 @@ function toAnnotation(annotation: unknown): unknown {
   if (!isObject(annotation) || !isObject(annotation.url_citation)) return annotation;
   const { url_citation: citation, ...others } = annotation;
   return { ...others, start_index: 0, end_index: 0, title: "", ...citation };
-}
-
-function contentLogprobs(logprobs: unknown): unknown[] {
-  const content = (logprobs as { content?: unknown } | null | undefined)?.content;
-  return Array.isArray(content) ? content : [];
 }

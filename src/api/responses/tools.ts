@@ -155,9 +155,3 @@ function joined(texts: readonly (string | undefined)[]): string | undefined {
 export function customInputOf(text: string): string {
   return textOf(detailsOf(parseJson(text)).input) ?? text;
 }
-
-/** Reads the arguments of a call as an object; a text that is not JSON stays one. */
-export function argumentsOf(text: string): unknown {
-  const given = text === "" ? {} : parseJson(text);
-  return given === undefined ? text : given;
-}

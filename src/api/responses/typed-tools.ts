@@ -227,7 +227,6 @@ export function functionOf(tool: TypedTool): { description: string; parameters: 
   return { description: [description, ...aboutOf(tool)].join("\n"), parameters: { ...parameters } };
 }
 
-/** Returns what the settings of a tool add to its description. */
 function aboutOf(tool: TypedTool): string[] {
   if (tool.type === "computer_use_preview") {
     return [`The screen is ${tool.display_width} × ${tool.display_height} pixels, of the type ${tool.environment}.`];

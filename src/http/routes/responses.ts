@@ -133,7 +133,6 @@ async function removeConversation(
   await conversations.removeOne(organizationId, requestId);
 }
 
-/** Returns the id of the response that a path names, and that of its request. Throws not_found. */
 function responseIdIn({ params }: FastifyRequest): { id: string; requestId: string } {
   const { "*": id } = params as { "*": string };
   const parts = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/.exec(id)?.slice(1);

@@ -160,7 +160,6 @@ export class AnswerReader {
   }
 }
 
-/** Returns the parts of a stream that have the same content. */
 function toStreamParts(part: LanguageModelV4Content, id: string): LanguageModelV4StreamPart[] {
   switch (part.type) {
     case "text":

@@ -74,7 +74,6 @@ export class GeminiReader implements WireReader {
 /** Reasons by which a rule of the provider ends an answer ("FinishReason" in the reference). */
 const FILTERED = /^(?:IMAGE_)?(?:SAFETY|RECITATION|PROHIBITED_CONTENT)$|^(?:BLOCKLIST|SPII|LANGUAGE)$/;
 
-/** Throws UpstreamError for a reason by which an answer broke off. */
 function finishOf(reason: string, hasCalls: boolean): FinishReason {
   if (reason.startsWith("MALFORMED_")) throw endedWith(reason);
   if (reason === "STOP" && hasCalls) return "tool_calls";

@@ -157,7 +157,6 @@ function messageOf({ text }: JsonObject): JsonObject | undefined {
   return typeof text === "string" ? { content: text } : undefined;
 }
 
-/** Returns content as text; for an array of parts, the text of the text parts. */
 function toText(content: unknown): string | null | undefined {
   if (typeof content === "string" || content === null) return content;
   if (!Array.isArray(content)) return undefined;

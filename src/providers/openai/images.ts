@@ -34,7 +34,6 @@ async function* readImages(
   yield [{ whole: pick(answer, FIELDS), finish_reason: "stop", usage, calls }];
 }
 
-/** Returns the fields of an image that are known. Throws UpstreamError for anything without data and address. */
 function toImage(item: unknown): JsonObject {
   const image = isObject(item) ? pick(item, ["b64_json", "url", "revised_prompt"]) : {};
   const texts = Object.entries(image).filter(([, value]) => typeof value === "string" && value !== "");

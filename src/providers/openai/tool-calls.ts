@@ -45,7 +45,6 @@ export class ToolCallReader {
     return id === undefined ? this.#last : undefined;
   }
 
-  /** Tests whether a piece begins another call although it fits an open one. */
   #beginsAnother(call: JsonObject, open: OpenCall): boolean {
     const id = idOf(call);
     if (id !== undefined && open.id !== undefined) return id !== open.id;

@@ -35,12 +35,10 @@ function phrase(example: string, faultOf: Phrase["faultOf"], pattern = example):
   return { example, pattern: new RegExp(`^${pattern}$`), faultOf };
 }
 
-/** A phrase that replaces the answer by a failure. */
 function instead(example: string, failure: (words: Words) => UpstreamError, pattern = example): Phrase {
   return phrase(example, (words) => ({ failure: failure(words) }), pattern);
 }
 
-/** A phrase that ends the answer with a failure after some tokens. */
 function breaksOff(what: string, tokens: number, failure: UpstreamFailure, message: string): Phrase {
   const eventOf = (words: Words) => ({ afterTokens: afterTokens(words), failure: new UpstreamError(failure, message) });
   return phrase(`${what} after ${tokens} tokens`, (words) => ({ events: [eventOf(words)] }), `${what}${AFTER}`);
