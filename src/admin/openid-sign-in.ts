@@ -24,14 +24,6 @@ export interface OpenIdSignInOptions {
   log: Log;
 }
 
-/** A person who may begin a session, or why they may not. */
-export type SignInOutcome = { person: Person } | RefusedSignIn;
-
-export interface RefusedSignIn {
-  failure: SignInFailure;
-  error: ApiError;
-}
-
 /** Metadata that begin sign-ins are kept for this time, so that a flood of them is no flood of requests to the provider. */
 const METADATA_LIFE_MS = 60_000;
 const PROVIDER_TIMEOUT_SECONDS = 10;
@@ -94,7 +86,7 @@ export class OpenIdSignIn {
    * Completes a sign-in by the query with which the provider sent the browser back to the redirect URI. Returns the person,
    * or why they are refused. Rejects with issuer_unavailable.
    */
-  async complete(secret: string | undefined, redirectUri: string, query: string): Promise<SignInOutcome> {
+  async complete(secret: string | undefined, redirectUri: string, query: string) {
     const state = new URLSearchParams(query).get("state") ?? "";
     const expiresAtMs = Number.parseInt(state, 10);
     const isOwn = ({ issuer }: IssuerSettings) => checksOf(secret ?? "", issuer, expiresAtMs).state === state;
@@ -132,7 +124,7 @@ export class OpenIdSignIn {
   async #outcomeOf(
     settings: IssuerSettings,
     { claims, signOutUrl }: { claims: JsonObject & { sub: string }; signOutUrl: string | null },
-  ): Promise<SignInOutcome> {
+  ) {
     const { issuer } = settings;
     const name = nameOfClaims(claims);
     const account = `${name} (${labelOf(settings)})`;
@@ -238,9 +230,10 @@ async function signOutUrlOf(
 
 const REFUSAL_CODES = { rejected_response: "sign_in_failed", no_role: "no_role", blocked: "account_blocked" } as const;
 
-function refusal(reason: keyof typeof REFUSAL_CODES, message: string, account: string | null = null): RefusedSignIn {
+function refusal(reason: keyof typeof REFUSAL_CODES, message: string, account: string | null = null) {
   const error = new ApiError(REFUSAL_CODES[reason], message);
-  return { failure: { reason, ...(account === null ? { token: null } : { account }) }, error };
+  const failure: SignInFailure = { reason, ...(account === null ? { token: null } : { account }) };
+  return { failure, error };
 }
 
 function unavailable(settings: IssuerSettings, cause: unknown): ApiError {

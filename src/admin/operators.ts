@@ -1,17 +1,12 @@
-import type { ServiceRole } from "../api/admin/roles.ts";
 import type { AdminRows, OperatorRow } from "../stores/queries/admin.ts";
 import { type Actor, type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import { ADMIN_TOKEN_MARK, makeId, makeToken, type RandomBytes } from "./token.ts";
 
+type OperatorFields = Pick<OperatorRow, "name" | "role">;
+
 export interface OperatorsOptions extends AuditTime {
   admin: AdminRows;
   random: RandomBytes;
-}
-
-/** An operator with their token, at the only moment when it is known. */
-export interface NewOperatorToken {
-  row: OperatorRow;
-  token: string;
 }
 
 const ADMIN = { name: "admin", role: "operator" } as const;
@@ -23,18 +18,14 @@ export async function firstAdminToken(options: OperatorsOptions): Promise<string
 }
 
 /** Creates an admin token. All earlier operators end, and so do their sessions. */
-export async function replaceAdminToken(options: OperatorsOptions, actor: Actor): Promise<NewOperatorToken> {
+export async function replaceAdminToken(options: OperatorsOptions, actor: Actor) {
   const { row, token, record } = newOperator(options, actor, "admin_token.replace", ADMIN);
   await options.admin.replaceOperators(row, record);
   return { row, token };
 }
 
 /** Creates an operator. Returns undefined if an operator who is not revoked has the same name. */
-export async function insertOperator(
-  options: OperatorsOptions,
-  actor: Actor,
-  fields: { name: string; role: ServiceRole },
-): Promise<NewOperatorToken | undefined> {
+export async function insertOperator(options: OperatorsOptions, actor: Actor, fields: OperatorFields) {
   const { row, token, record } = newOperator(options, actor, "operator.create", fields, fields);
   return (await options.admin.insertOperator(row, record)) ? { row, token } : undefined;
 }
@@ -44,7 +35,7 @@ function newOperator(
   options: OperatorsOptions,
   actor: Actor,
   action: string,
-  fields: { name: string; role: ServiceRole },
+  fields: OperatorFields,
   shown: object = {},
 ) {
   const { random, clock } = options;

@@ -19,13 +19,8 @@ export function auditedAllowance({
 /** Beginning of the references of the grants that allowances make. */
 export const ALLOWANCE_REFERENCE = "allowance/";
 
-interface AllowancePeriod {
-  startMs: number;
-  endMs: number;
-}
-
 /** Returns the month that contains a time, counted from the anchor; the first one for an earlier time. */
-export function periodAt(anchorAtMs: number, atMs: number): AllowancePeriod {
+export function periodAt(anchorAtMs: number, atMs: number) {
   const [anchor, at] = [new Date(anchorAtMs), new Date(Math.max(atMs, anchorAtMs))];
   const years = at.getUTCFullYear() - anchor.getUTCFullYear();
   let months = years * 12 + at.getUTCMonth() - anchor.getUTCMonth();
@@ -34,7 +29,10 @@ export function periodAt(anchorAtMs: number, atMs: number): AllowancePeriod {
 }
 
 /** Makes the grant of a month. Its id is fixed, so it is booked once, even by several processes. */
-export function grantOfPeriod(allowance: AllowanceRow, { startMs, endMs }: AllowancePeriod): GrantTransition {
+export function grantOfPeriod(
+  allowance: AllowanceRow,
+  { startMs, endMs }: ReturnType<typeof periodAt>,
+): GrantTransition {
   const { organizationId, id, amount, priority, lapses } = allowance;
   const day = isoDay(startMs);
   return {

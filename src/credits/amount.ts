@@ -24,14 +24,11 @@ export const PROVIDER_COST_MAX = 1_000;
 
 const DECIMAL = /^(\d{1,15})(?:\.(\d{1,30}))?(?:[eE]([+-]?\d{1,2}))?$/;
 
-/** The exact number `value / 10^scale`; the scale is not negative. */
-export interface Decimal {
-  value: bigint;
-  scale: number;
-}
-
-/** Reads a decimal text exactly, never through a float. Returns undefined if it is not a plain non-negative decimal number. */
-export function readDecimal(text: string): Decimal | undefined {
+/**
+ * Reads a decimal text exactly, never through a float, as the number `value / 10^scale`; the scale is not negative. Returns
+ * undefined if it is not a plain non-negative decimal number.
+ */
+export function readDecimal(text: string) {
   const match = DECIMAL.exec(text);
   if (match === null) return undefined;
   const [, whole = "", fraction = "", exponent = "0"] = match;

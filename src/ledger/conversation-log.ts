@@ -192,17 +192,12 @@ export function toConversationRecord(request: ChatCompletionRequest, answer: Kep
   };
 }
 
-interface Fitted {
-  json: string;
-  isTruncated: boolean;
-}
-
-function fitAnswer(answer: KeptAnswer, limitBytes: number): Fitted {
+function fitAnswer(answer: KeptAnswer, limitBytes: number) {
   const fitted = fitTexts(answer, limitBytes) ?? { ...answer, message: emptied(answer.message) };
   return { json: JSON.stringify(fitted), isTruncated: fitted !== answer };
 }
 
-function fitRequest(request: ChatCompletionRequest, limitBytes: number): Fitted {
+function fitRequest(request: ChatCompletionRequest, limitBytes: number) {
   const { messages, ...rest } = request;
   const whole = messages.reduce(addMinimumLength, 0) > limitBytes ? undefined : JSON.stringify(request);
   if (whole !== undefined && byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };

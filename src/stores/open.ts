@@ -63,19 +63,13 @@ export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role" | "cr
   log: Log;
 }
 
-/** The store of a service that starts. */
-export interface AwaitedStore {
-  /** Until the database can be reached, every method rejects with StoreUnavailableError. */
-  store: Store;
-  /** Resolves once the store is open. Rejects with OperatorError if it was not reached in time or cannot be used. */
-  arrived: Promise<void>;
-}
-
 /**
  * Opens the store of a service, which waits for a database that cannot be reached and logs outages. Rejects with
- * OperatorError if the store cannot be used, or is not of the kind of the data directory.
+ * OperatorError if the store cannot be used, or is not of the kind of the data directory. Until the database can be reached,
+ * every method rejects with StoreUnavailableError. `arrived` resolves once the store is open, and rejects with OperatorError if
+ * it was not reached in time or cannot be used.
  */
-export async function openServiceStore(options: ServiceStoreOptions): Promise<AwaitedStore> {
+export async function openServiceStore(options: ServiceStoreOptions) {
   const { log, longestWaitMs, onAbsent, ...openOptions } = options;
   await expectKind(openOptions);
   const opened: { driver?: StoreDriver } = {};

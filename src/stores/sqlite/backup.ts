@@ -11,23 +11,11 @@ import { databasePathOf, FILE_REASONS, findDatabase, makeFile } from "./director
 const PAGES_A_STEP = 2 ** 31 - 1;
 const BUSY_TIMEOUT_MS = 5_000;
 
-/** A copy of a database in a folder beside its destination, readable by its owner only. */
-export interface DatabaseCopy {
-  /** A data directory, to open the copy as a store. */
-  directory: string;
-  path: string;
-  bytes: number;
-  /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */
-  keep(): void;
-  /** Removes the copy, if it was not moved, and its folder. */
-  [Symbol.dispose](): void;
-}
-
 /**
  * Copies the database of a data directory, also while a service runs, and checks the integrity of the copy. Leaves nothing
  * behind on failure. Rejects with OperatorError.
  */
-export async function copyDatabase(dataDir: string, destination: string): Promise<DatabaseCopy> {
+export async function copyDatabase(dataDir: string, destination: string) {
   const source = findDatabase(dataDir);
   if (source === undefined) throw missingStore(dataDir);
   return makeDatabase(destination, async (path) => {
@@ -40,7 +28,7 @@ export async function copyDatabase(dataDir: string, destination: string): Promis
  * Creates a database in a folder beside its destination, lets `fill` write it, and checks its integrity. Leaves nothing
  * behind on failure. Rejects with OperatorError.
  */
-export async function makeDatabase(destination: string, fill: (path: string) => Promise<void>): Promise<DatabaseCopy> {
+export async function makeDatabase(destination: string, fill: (path: string) => Promise<void>) {
   refuseExisting(destination);
   const directory = makeFolder(destination);
   const path = databasePathOf(directory);
@@ -60,10 +48,13 @@ export async function makeDatabase(destination: string, fill: (path: string) => 
     expectWhole(path);
     syncPath(path);
     return {
+      /** A data directory, to open the copy as a store. */
       directory,
       path,
       bytes: statSync(path).size,
+      /** Moves the copy to its destination, unless a file of that name has appeared meanwhile. Throws OperatorError. */
       keep: () => move(path, destination),
+      /** Removes the copy, if it was not moved, and its folder. */
       [Symbol.dispose]: discard,
     };
   } catch (error) {
