@@ -1,5 +1,4 @@
 import { LRUCache } from "lru-cache";
-import type { JsonObject } from "../api/json.ts";
 import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/principal.ts";
 import { accessOfClaims, type ClaimedAccess, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
@@ -79,9 +78,9 @@ export class Identities {
     const { keys, issuers, clock } = this.#options;
     const nowMs = clock();
     const key = hashOf(jwt).toString("hex");
-    const known = this.#verified.get(key);
-    if (known !== undefined && nowMs < known.expiresAtMs && issuers().includes(known.settings)) {
-      if ((await keys.of(known.settings.issuer)) === known.keys) return known;
+    const earlier = this.#verified.get(key);
+    if (earlier !== undefined && nowMs < earlier.expiresAtMs && issuers().includes(earlier.settings)) {
+      if ((await keys.of(earlier.settings.issuer)) === earlier.keys) return earlier;
     }
     const verified = await verifyJwt(jwt, { issuers: issuers(), keys, nowMs });
     const { settings, claims } = verified;
@@ -92,7 +91,10 @@ export class Identities {
     const stated = nameOfClaims(claims);
     const name = `${stated.slice(0, 150)} (${new URL(settings.issuer).host})`.slice(0, NAME_CHARACTERS_MAX);
     const who = { ...access, identity: identityRowOf(settings.issuer, String(claims.sub), nowMs, stated), name };
-    const cached = { ...verified, who, scopes: scopesIn(claims) };
+    const scopes = typeof claims.scope === "string" ? claims.scope.split(" ") : [];
+    const known = SCOPES.filter((one) => scopes.includes(one));
+    // A JWT without scopes of this service has the default ones.
+    const cached = { ...verified, who, scopes: new Set(known.length > 0 ? known : DEFAULT_SCOPES) };
     this.#verified.set(key, cached);
     return cached;
   }
@@ -132,11 +134,4 @@ export class Identities {
 
 function noOrganization(): ApiError {
   return new ApiError("no_role", "Your organization does not exist in this service.");
-}
-
-/** Returns the scopes of this service in a JWT, or the default ones if it has none. */
-function scopesIn({ scope }: JsonObject): ReadonlySet<Scope> {
-  const stated = typeof scope === "string" ? scope.split(" ") : [];
-  const known = SCOPES.filter((one) => stated.includes(one));
-  return new Set(known.length > 0 ? known : DEFAULT_SCOPES);
 }

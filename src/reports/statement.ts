@@ -101,7 +101,8 @@ export class Statements {
     const data: StatementEntry[] = [];
     const page = (next_cursor: string | null) => {
       const opening = creditsFromMicro(start.opening);
-      const sums = totals === null ? NO_SUMS : totalsJson(totals, start.opening);
+      const closing = totals && creditsFromMicro(start.opening + sumOfTotals(totals));
+      const sums = { totals: totals && totalsJson(totals), closing };
       const rest = { next_cursor, opening, ...sums, closed_before: isoTime(closedBeforeMs), digests };
       return { page: { object: "list" as const, data, ...rest }, closedBeforeMs };
     };
@@ -178,13 +179,9 @@ export function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
   return rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
 }
 
-const NO_SUMS = { totals: null, closing: null };
-
-/** Totals of a period and the balance at its end as the API shows them. */
-function totalsJson(totals: StatementTotals, opening: MicroCredits): Pick<StatementPage, "totals" | "closing"> {
-  const inCredits = Object.fromEntries(TOTALS.map((name) => [name, creditsFromMicro(totals[name])]));
-  const closing = creditsFromMicro(opening + sumOfTotals(totals));
-  return { totals: inCredits as Record<keyof StatementTotals, number>, closing };
+function totalsJson(totals: StatementTotals) {
+  const inCredits = TOTALS.map((name) => [name, creditsFromMicro(totals[name])]);
+  return Object.fromEntries(inCredits) as Record<keyof StatementTotals, number>;
 }
 
 function totalOf(entry: LedgerEntry): keyof StatementTotals {

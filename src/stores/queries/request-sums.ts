@@ -90,27 +90,21 @@ function stepOf({ to }: IdRange, stepMs: number): GroupKey {
 }
 
 function keyOf(database: Database, values: RequestValues, grouping: RequestGrouping): GroupKey {
-  const [name, organizationId, joined] = [NONE, NONE, sql``];
   const owned = raw("request.organization_id");
-  switch (grouping.by) {
-    case "organization":
-      return { key: owned, name: raw("organization.name"), organizationId: owned, joined };
-    case "token": {
-      const token = sql`left join token on token.organization_id = ${owned} and token.id = request.token_id`;
-      return { key: raw("request.token_id"), name: raw("token.name"), organizationId: owned, joined: token };
-    }
-    case "budget": {
-      const { from, head } = database.jsonHeads(raw("request.budgets"), "used");
-      const budget = sql`cross join ${from} left join budget on budget.organization_id = ${owned} and budget.id = ${head}`;
-      return { key: head, name: raw("budget.name"), organizationId: owned, joined: budget };
-    }
-    case "metadata":
-      return { key: values.metadata(grouping.key), name, organizationId, joined };
-    case "route":
-      return { key: values.route, name, organizationId, joined };
-    default:
-      return { key: raw("request.model"), name, organizationId, joined };
+  const named = { name: NONE, organizationId: owned, joined: sql`` };
+  if (grouping.by === "organization") return { ...named, key: owned, name: raw("organization.name") };
+  if (grouping.by === "token") {
+    const joined = sql`left join token on token.organization_id = ${owned} and token.id = request.token_id`;
+    return { ...named, key: raw("request.token_id"), name: raw("token.name"), joined };
   }
+  if (grouping.by === "budget") {
+    const { from, head } = database.jsonHeads(raw("request.budgets"), "used");
+    const joined = sql`cross join ${from} left join budget on budget.organization_id = ${owned} and budget.id = ${head}`;
+    return { ...named, key: head, name: raw("budget.name"), joined };
+  }
+  const own = grouping.by === "route" ? values.route : raw("request.model");
+  const key = grouping.by === "metadata" ? values.metadata(grouping.key) : own;
+  return { ...named, key, organizationId: NONE };
 }
 
 /** Adds up rows by group. The groups beyond the first ones are added up as one, so that the answer is bounded. */

@@ -144,7 +144,9 @@ async function searchRequests(database: Database, search: RequestSearch) {
   const open = await openHolds(database, search);
   const found: ListedRequest[] = [];
   const next = await walkBack(database, search, { before, open }, async ({ from, to }) => {
-    const ended = status === "running" ? [] : await readStretch(database, search, { from, to });
+    const wanted = allOf(isWithin({ from, to }), isMatch(requestValues(database), search));
+    const query = sql`${requestQuery(wanted)} order by request.id desc limit ${limit}`;
+    const ended = status === "running" ? [] : await listed(database, await database.read<RowNames>(query));
     const running = open.filter(({ facts: { holdId } }) => holdId >= from && holdId < to);
     found.push(...[...ended, ...running].sort((a, b) => (a.facts.holdId < b.facts.holdId ? 1 : -1)));
     return found.length >= limit;
@@ -194,12 +196,6 @@ async function openHolds(database: Database, search: RequestSearch): Promise<Lis
     (search.budgetId === null || countersIn(facts.budgets).some(({ budgetId }) => budgetId === search.budgetId)) &&
     (metadata === null || facts.metadata?.[metadata.key] === metadata.value);
   return records.map(listedHold).filter(isWanted);
-}
-
-async function readStretch(database: Database, search: RequestSearch, range: IdRange): Promise<ListedRequest[]> {
-  const wanted = allOf(isWithin(range), isMatch(requestValues(database), search));
-  const query = sql`${requestQuery(wanted)} order by request.id desc limit ${search.limit}`;
-  return listed(database, await database.read<RowNames>(query));
 }
 
 /** Returns the condition that a request is within a range. */

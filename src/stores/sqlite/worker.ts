@@ -70,22 +70,16 @@ const CALLS = {
       throw error;
     }
   },
-  find(statement: Statement): Record<string, unknown>[] {
-    return connection.read(statement);
-  },
+  find: (statement: Statement) => connection.read(statement),
   snapshot(statements: Statement[]): Record<string, unknown>[][] {
     return connection.transaction("BEGIN", false, () => statements.map((statement) => connection.read(statement)));
   },
-  checkpoint(mode: "PASSIVE" | "TRUNCATE"): number {
-    return connection.checkpoint(mode);
-  },
+  checkpoint: (mode: "PASSIVE" | "TRUNCATE") => connection.checkpoint(mode),
   /** Extends the log to its size under load. */
   lengthen(): void {
     connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
   },
-  close(): void {
-    connection.close();
-  },
+  close: () => connection.close(),
 };
 
 /** Rolls back the transaction of a `run` of which a required statement changed no row. */
