@@ -1,9 +1,11 @@
 import { join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Command } from "commander";
+import { auditRow, COMMAND_ACTOR } from "../admin/audit.ts";
 import { loadStoreSettings } from "../config/sources.ts";
 import { eventOf } from "../credits/warnings.ts";
 import { OperatorError } from "../errors.ts";
+import { uuidV7 } from "../internals/ids.ts";
 import type { Verification } from "../ledger/verify.ts";
 import { facts } from "../operations/command.ts";
 import type { TransferToPostgres } from "../stores/copy.ts";
@@ -51,11 +53,19 @@ async function backUp(terminal: Terminal, flags: CommonFlags, path: string): Pro
   using copy = await copyToFile(terminal, flags, path);
   const found = await verifyCopy(terminal, flags, { database: null, dataDir: copy.directory });
   copy.keep();
+  await recordBackup(terminal, flags, { bytes: copy.bytes, books_balance: found.ok });
   const text = facts({ file: path, size: `${copy.bytes} bytes`, books: booksText(found) });
   print(terminal, flags, { json: { ...found, file: path, bytes: copy.bytes }, text });
   if (found.ok) return;
   terminal.exitWith(1);
   terminal.error(`tollgate: the backup is whole, but its books do not balance: ${found.violations[0]?.message}`);
+}
+
+async function recordBackup(terminal: Terminal, flags: CommonFlags, after: Record<string, unknown>): Promise<void> {
+  const { clock } = terminal;
+  await using store = await openCommandStore(terminal, await storeSettings(flags));
+  const change = { action: "store.backup", organizationId: null, subjectId: null, after };
+  await store.admin.insertAudit(auditRow(COMMAND_ACTOR, change, { clock, newId: () => uuidV7(clock()) }));
 }
 
 /** Copies the configured store into a database in the folder of a backup. */

@@ -180,6 +180,7 @@ export const OPENINGS: Opening[] = [
       await page.getByRole("dialog").locator("[role=listbox][aria-busy=false]").waitFor();
     },
   },
+  { path: "/requests", file: "shell/shortcuts.tsx", open: pressing("Keyboard shortcuts") },
   {
     path: "/warnings",
     file: "pages/warnings/receiver-forms.tsx",

@@ -146,6 +146,14 @@ export const conversation = (id: string) =>
     retry: false,
   });
 
+/** A page of a list, fetched once. */
+export const pageOf = <T>(path: string) =>
+  queryOptions({
+    queryKey: ["page", path],
+    queryFn: ({ signal }) => read<PageOf<T>>(path, signal),
+    staleTime: MODELS_MS,
+  });
+
 /** Requests, organizations, tokens and grants that an id or a name belongs to. */
 export const searchResults = (query: string) =>
   queryOptions({

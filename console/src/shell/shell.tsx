@@ -1,6 +1,6 @@
 import { useQuery } from "@tanstack/react-query";
-import { LogIn, LogOut, Menu, Search } from "lucide-react";
-import { type ComponentType, type ReactNode, useEffect, useEffectEvent, useState } from "react";
+import { Keyboard, LogIn, LogOut, Menu, Search } from "lucide-react";
+import { type ComponentType, type ReactNode, useEffect, useState } from "react";
 import { Link, useLocation } from "wouter";
 import { send } from "../api/client.ts";
 import { serviceFacts } from "../api/queries.ts";
@@ -10,6 +10,7 @@ import { Button, IconButton } from "../ui/button.tsx";
 import { Dialog } from "../ui/dialog.tsx";
 import { Brand } from "./brand.tsx";
 import { CommandPalette } from "./command-palette.tsx";
+import { ShortcutsDialog, useShortcuts } from "./shortcuts.tsx";
 import { ThemeButton } from "./theme.tsx";
 
 interface Destination {
@@ -28,15 +29,17 @@ interface ShellProps {
 export function Shell({ destinations, session, children }: ShellProps) {
   const [isMenuOpen, setMenuOpen] = useState(false);
   const [isSearching, setSearching] = useState(false);
+  const [isHelping, setHelping] = useState(false);
   const [path] = useLocation();
-  useShortcut(() => setSearching(true));
   const search = () => setSearching(true);
+  const help = () => setHelping(true);
+  useShortcuts({ onSearch: search, onHelp: help });
   // biome-ignore lint/correctness/useExhaustiveDependencies: closes the menu after navigation
   useEffect(() => setMenuOpen(false), [path]);
   return (
     <div className="shell">
       <SkipLink />
-      <Sidebar destinations={destinations} session={session} onSearch={search} />
+      <Sidebar destinations={destinations} session={session} onSearch={search} onHelp={help} />
       <header className="topbar">
         <Brand />
         <div className="row row-tight">
@@ -49,27 +52,13 @@ export function Shell({ destinations, session, children }: ShellProps) {
           <Sidebar destinations={destinations} session={session} isInMenu />
         </Dialog>
       )}
+      {isHelping && <ShortcutsDialog onClose={() => setHelping(false)} />}
       {isSearching && <CommandPalette pages={destinations} onClose={() => setSearching(false)} />}
       <main id="main" className="main" tabIndex={-1}>
         {children}
       </main>
     </div>
   );
-}
-
-/** Calls a function on Ctrl+K or Command+K, unless a dialog is open. */
-function useShortcut(onPressed: () => void): void {
-  const pressed = useEffectEvent((event: KeyboardEvent) => {
-    const isShortcut = (event.ctrlKey || event.metaKey) && !event.altKey && event.key.toLowerCase() === "k";
-    if (!isShortcut) return;
-    // The browser's own shortcut would leave the page.
-    event.preventDefault();
-    if (document.querySelector("dialog[open]") === null) onPressed();
-  });
-  useEffect(() => {
-    addEventListener("keydown", pressed);
-    return () => removeEventListener("keydown", pressed);
-  }, []);
 }
 
 /** Frame of a page for guests: a link to sign in, and no navigation. */
@@ -107,9 +96,10 @@ interface SidebarProps {
   session: Session;
   isInMenu?: boolean;
   onSearch?: () => void;
+  onHelp?: () => void;
 }
 
-function Sidebar({ destinations, session, isInMenu = false, onSearch }: SidebarProps) {
+function Sidebar({ destinations, session, isInMenu = false, onSearch, onHelp }: SidebarProps) {
   const [path] = useLocation();
   const isAt = (to: string) => (to === "/" ? path === "/" : path === to || path.startsWith(`${to}/`));
   const Frame = isInMenu ? "div" : "header";
@@ -129,12 +119,12 @@ function Sidebar({ destinations, session, isInMenu = false, onSearch }: SidebarP
           </Link>
         ))}
       </nav>
-      <SidebarFoot session={session} />
+      <SidebarFoot session={session} onHelp={onHelp} />
     </Frame>
   );
 }
 
-function SidebarFoot({ session }: { session: Session }) {
+function SidebarFoot({ session, onHelp }: Pick<SidebarProps, "session" | "onHelp">) {
   const service = useQuery(serviceFacts);
   return (
     <div className="sidebar-foot">
@@ -148,6 +138,7 @@ function SidebarFoot({ session }: { session: Session }) {
       </div>
       <div className="row">
         <ThemeButton />
+        {onHelp && <IconButton icon={Keyboard} label="Keyboard shortcuts" aria-keyshortcuts="?" onClick={onHelp} />}
         <IconButton icon={LogOut} label="Sign out" onClick={() => signOut(session)} />
       </div>
     </div>

@@ -33,12 +33,14 @@ interface CardProps {
   actions?: ReactNode;
   /** Omits the padding, for tables. */
   flush?: boolean;
+  /** True while it is printed alone: without the rest of its page. */
+  isPrinted?: boolean;
   children: ReactNode;
 }
 
-export function Card({ title, about, actions, flush, children }: CardProps) {
+export function Card({ title, about, actions, flush, isPrinted, children }: CardProps) {
   return (
-    <section className="card">
+    <section className="card" data-printed={isPrinted || undefined}>
       {title && (
         <header className="card-head">
           <div>

@@ -27,6 +27,7 @@ const ACTIONS: Record<string, string> = {
   "receiver.test": "Test event sent",
   "receiver.replay": "Delivery repeated",
   "route.resume": "Route resumed",
+  "store.backup": "Store backed up",
   "conversation.read": "Prompts and answers viewed",
   "conversations.remove": "Prompts and answers deleted",
 };

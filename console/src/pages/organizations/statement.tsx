@@ -1,15 +1,17 @@
-import { Download, ReceiptText } from "lucide-react";
-import { useState } from "react";
+import { Download, Printer, ReceiptText } from "lucide-react";
+import { useEffect, useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
 import { useList } from "../../api/queries.ts";
 import type { Organization, StatementEntry, StatementPage } from "../../api/types.ts";
 import { BASE_PATH } from "../../base-path.ts";
-import { formatAmount, formatChange } from "../../format/numbers.ts";
+import { countOf, formatAmount, formatChange } from "../../format/numbers.ts";
+import { formatMoment } from "../../format/times.ts";
 import { useAccess } from "../../shell/session.ts";
+import { Button } from "../../ui/button.tsx";
 import { Listing } from "../../ui/listing.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
-import { Badge, Empty, Skeleton } from "../../ui/states.tsx";
+import { Badge, Empty, type FailingQuery, Skeleton } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
 import { Moment, useNow } from "../../ui/values.tsx";
 import { Choice } from "../filters.tsx";
@@ -27,12 +29,14 @@ export function Statement({ organization: { id } }: { organization: Organization
   const base = `/admin/v1/organizations/${encodeURIComponent(id)}/statement`;
   const filter = { ...period, ...(kind !== "" && { kind }) };
   const list = useList<StatementEntry, StatementPage>("organizations", base, filter);
+  const { isPrinting, print } = usePrint(list);
   const hasEnded = period.to !== undefined && Date.parse(period.to) <= nowMs;
   return (
     <Card
       title="Statement"
       about="Everything that changed the credits, oldest first · Days in UTC"
       flush
+      isPrinted={isPrinting}
       actions={
         <>
           <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_LABELS)} onValue={setKind} />
@@ -41,9 +45,16 @@ export function Statement({ organization: { id } }: { organization: Organization
             <Download size={15} strokeWidth={1.9} aria-hidden="true" />
             <span>Export CSV</span>
           </a>
+          <Button icon={Printer} busy={isPrinting} onClick={print}>
+            Print
+          </Button>
         </>
       }
     >
+      <p className="print-only card-head">
+        {`${formatMoment(period.from ?? nowMs)} to ${formatMoment(period.to ?? nowMs)}`}
+        {kind !== "" && `, ${KIND_LABELS[kind as StatementEntry["kind"]]}`}
+      </p>
       <Totals page={list.data?.pages[0]} hasEnded={hasEnded} />
       <Listing
         caption="Statement"
@@ -56,8 +67,37 @@ export function Statement({ organization: { id } }: { organization: Organization
           </Empty>
         }
       />
+      {list.hasNextPage && (
+        <p className="print-only card-head">
+          {`These are the first ${countOf(list.rows?.length ?? 0, "entry", "entries")}. The CSV file contains all.`}
+        </p>
+      )}
     </Card>
   );
+}
+
+/** Entries of a printed statement at the most: about 40 pages. */
+const PRINTED_MAX = 1_000;
+
+/** Returns a function that fetches the entries that are not shown yet and then opens the browser's print dialog. */
+function usePrint({ rows, hasNextPage, isFetching, isError, fetchNextPage }: PrintedList) {
+  const [isPrinting, setPrinting] = useState(false);
+  useEffect(() => {
+    if (!isPrinting || isFetching) return;
+    if (hasNextPage && !isError && (rows?.length ?? 0) < PRINTED_MAX) {
+      void fetchNextPage();
+      return;
+    }
+    addEventListener("afterprint", () => setPrinting(false), { once: true });
+    window.print();
+  }, [isPrinting, isFetching, isError, hasNextPage, rows?.length, fetchNextPage]);
+  return { isPrinting, print: () => setPrinting(true) };
+}
+
+interface PrintedList extends FailingQuery {
+  rows: unknown[] | undefined;
+  hasNextPage: boolean;
+  fetchNextPage: () => unknown;
 }
 
 /** Balances at the beginning and at the end of the period, and what its entries of each kind add up to. */

@@ -37,13 +37,23 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
   return { series, columns };
 }
 
+const OUTCOMES: readonly Series[] = [
+  { name: "Succeeded", color: "var(--series-1)" },
+  { name: "Failed", color: "var(--series-2)" },
+];
+
+/** Requests of a model per day. Those that were refused are known of all models together only. */
+export function outcomesOfModel({ days }: Overview, id: string): { series: Series[]; columns: Column[] } {
+  const columns = days.map(({ day, models }) => {
+    const { requests, errors } = models.find(({ model }) => model === id) ?? { requests: 0, errors: 0 };
+    return { key: day, label: formatDay(day), values: [requests - errors, errors] };
+  });
+  return { series: [...OUTCOMES], columns };
+}
+
 export function requestsByOutcome({ days }: Overview): { series: Series[]; columns: Column[] } {
   return {
-    series: [
-      { name: "Succeeded", color: "var(--series-1)" },
-      { name: "Failed", color: "var(--series-2)" },
-      { name: "Refused", color: "var(--series-3)" },
-    ],
+    series: [...OUTCOMES, { name: "Refused", color: "var(--series-3)" }],
     columns: days.map(({ day, requests, errors, refused }) => ({
       key: day,
       label: formatDay(day),

@@ -5,6 +5,7 @@ import { Page } from "../../ui/page.tsx";
 import { useFilters } from "../filters.tsx";
 import { OrganizationFilter } from "../pick.tsx";
 import { Troubles } from "../trouble/banners.tsx";
+import { FirstSteps, useFirstSteps } from "./first-steps.tsx";
 import { useUsage } from "./usage.tsx";
 
 /** Balance, spend and traffic of a period. */
@@ -13,6 +14,7 @@ export default function Overview() {
   const { organization } = useSession();
   const [filters, setFilters] = useFilters(["organization_id"]);
   const { figures, isFailing, choice, shown } = useUsage(filters.organization_id);
+  const first = useFirstSteps(figures, filters.organization_id === "");
   return (
     <Page
       title="Overview"
@@ -32,8 +34,9 @@ export default function Overview() {
       <Troubles
         organizationId={organization?.id ?? filters.organization_id}
         counts={figures?.organizations ?? null}
-        isWaiting={figures === undefined && !isFailing}
+        isWaiting={(figures === undefined || first.isLoading) && !isFailing}
       >
+        {first.steps !== null && <FirstSteps steps={first.steps} onEnd={first.end} />}
         {shown}
       </Troubles>
     </Page>

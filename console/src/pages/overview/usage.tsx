@@ -120,25 +120,17 @@ function NoTraffic({ figures: { credits } }: { figures: Figures }) {
   );
 }
 
-/** Getting started: shown before the first request. */
+/** Shown before the first request. */
 function Start() {
   const { may } = useAccess();
   return (
     <Card>
       <Empty icon={Sprout} title="No requests yet">
-        {may("organizations:write") ? (
+        {may("playground:use") && (
           <p>
-            Create an <Link href="/organizations">organization</Link>, grant it credits, create a{" "}
-            <Link href="/tokens">token</Link>, and send a request. Or test a model in the{" "}
-            <Link href="/playground">playground</Link>, which also shows the code for your application.
+            Test a model in the <Link href="/playground">playground</Link>, which also shows the code for your
+            application.
           </p>
-        ) : (
-          may("playground:use") && (
-            <p>
-              Test a model in the <Link href="/playground">playground</Link>, which also shows the code for your
-              application.
-            </p>
-          )
         )}
       </Empty>
     </Card>

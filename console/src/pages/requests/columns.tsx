@@ -8,6 +8,7 @@ import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Dialog } from "../../ui/dialog.tsx";
 import { Checks } from "../../ui/field.tsx";
+import { readStored, store } from "../../ui/stored.ts";
 import type { Column } from "../../ui/table.tsx";
 import { Ago, Credits } from "../../ui/values.tsx";
 import { StatusBadge } from "./status.tsx";
@@ -45,15 +46,10 @@ const SHOWN_FIRST: readonly ColumnName[] = NAMES.filter(
 /** Key of the chosen columns in the browser's storage. */
 const STORED = "tollgate_request_columns";
 
-/** Reads the chosen columns. Storage may be blocked, or contain anything. */
+/** Reads the chosen columns. Storage may contain anything. */
 function storedColumns(): Set<ColumnName> {
-  try {
-    const stored: unknown = JSON.parse(localStorage.getItem(STORED) ?? "null");
-    if (Array.isArray(stored)) return new Set(NAMES.filter((name) => stored.includes(name)));
-  } catch {
-    // The first columns are shown.
-  }
-  return new Set(SHOWN_FIRST);
+  const stored = readStored(STORED);
+  return new Set(Array.isArray(stored) ? NAMES.filter((name) => stored.includes(name)) : SHOWN_FIRST);
 }
 
 /** Returns the columns that the user chose, and a function that stores another choice in the browser. */
@@ -63,11 +59,7 @@ export function useColumns() {
   const offered = NAMES.filter((name) => isServiceWide || name !== "provider_cost");
   const choose = (names: Set<ColumnName>) => {
     setChosen(names);
-    try {
-      localStorage.setItem(STORED, JSON.stringify([...names]));
-    } catch {
-      // The choice lasts until the page is left.
-    }
+    store(STORED, [...names]);
   };
   const first: Column<RequestSummary> = { head: "Request", cell: (row) => <RequestLink request={row} /> };
   const columns = [
