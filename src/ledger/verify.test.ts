@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { OrganizationVerification } from "../stores/queries/verify.ts";
+import type { Books } from "../stores/queries/books.ts";
 import { Violations } from "../stores/queries/verify-report.ts";
 import { holdEndsWithinMs, verifyBooks } from "./verify.ts";
 
@@ -8,7 +8,7 @@ const ENDS_WITHIN_MS = 510_000;
 function books(count: number, violationsOf: (organizationId: string) => number) {
   const ids = Array.from({ length: count }, (_, index) => `org_${index}`);
   return {
-    async verify(organizationId: string): Promise<OrganizationVerification> {
+    async verify(organizationId: string): ReturnType<Books["verify"]> {
       const violations = Array.from({ length: violationsOf(organizationId) }, (_, index) => {
         return { invariant: 2, organizationId, holdId: null, message: `number ${index}` };
       });

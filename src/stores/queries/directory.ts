@@ -1,30 +1,15 @@
 import type { Role } from "../../api/admin/roles.ts";
-import type { MicroCredits } from "../../credits/amount.ts";
-import type { BalanceRow, GrantRow } from "../../credits/books.ts";
 import { ADMIN_SESSION, OPERATOR } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { BALANCE, GRANT, ORGANIZATION } from "../schema.ts";
 import { allOf, equal, join, raw, sql } from "../sql.ts";
-import {
-  BUDGET_COLUMNS,
-  BUDGETS_OF_TOKENS,
-  type OrganizationRow,
-  type TokenWithBudget,
-  withBudget,
-} from "./accounts.ts";
-import type { OperatorRow, SessionRow } from "./admin.ts";
+import { BUDGET_COLUMNS, BUDGETS_OF_TOKENS, type OrganizationRow, withBudget } from "./accounts.ts";
+import type { OperatorRow } from "./admin.ts";
 
-export interface ListedOrganization {
-  organization: OrganizationRow;
-  balance: BalanceRow;
-  /** Charges of the days whose sums are stored. */
-  charged: MicroCredits;
-}
-
-export interface ListedToken {
-  token: TokenWithBudget;
-  organizationName: string;
-}
+export type ListedOrganization = Awaited<ReturnType<DirectoryRows["organizations"]>>[number];
+export type ListedToken = Awaited<ReturnType<DirectoryRows["tokens"]>>[number];
+/** A session with its holder: an operator, the token of a member, or a person at an identity provider. */
+export type ListedSession = Awaited<ReturnType<DirectoryRows["sessions"]>>[number];
 
 interface NewestFirst {
   /** The last row seen. */
@@ -56,18 +41,6 @@ export interface TokenSearch extends NewestFirst {
   nowMs: number;
 }
 
-export interface GrantSearch extends NewestFirst {
-  organizationId: string;
-}
-
-/** A session with its holder: an operator, the token of a member, or a person at an identity provider. */
-export interface ListedSession {
-  session: SessionRow;
-  role: Role;
-  holderName: string;
-  organizationId: string | null;
-}
-
 export interface SessionSearch {
   /** The last row seen. */
   before: { createdAtMs: number; hash: Uint8Array } | null;
@@ -82,7 +55,8 @@ export type DirectoryRows = ReturnType<typeof directoryRows>;
 /** Searches of organizations, tokens, grants, operators and sessions, the newest first. They run beside the writes. */
 export function directoryRows({ read, readRows }: Database) {
   return {
-    async organizations(page: OrganizationSearch): Promise<ListedOrganization[]> {
+    /** Returns organizations with their charges of the days whose sums are stored. */
+    async organizations(page: OrganizationSearch) {
       const rows = await read<{ charged: bigint; from_day: bigint | null }>(organizationQuery(page));
       return rows.map((row) => ({
         organization: ORGANIZATION.fromRecord(row),
@@ -90,11 +64,11 @@ export function directoryRows({ read, readRows }: Database) {
         charged: row.charged,
       }));
     },
-    async tokens(page: TokenSearch): Promise<ListedToken[]> {
+    async tokens(page: TokenSearch) {
       const rows = await read<Record<string, unknown>>(tokenQuery(page));
       return rows.map((row) => ({ token: withBudget(row), organizationName: row.organization_name as string }));
     },
-    grants: ({ organizationId, before, limit }: GrantSearch): Promise<GrantRow[]> =>
+    grants: ({ organizationId, before, limit }: NewestFirst & { organizationId: string }) =>
       readRows(GRANT)`
         select * from credit_grant
         where ${allOf(sql`organization_id = ${organizationId}`, isBefore("credit_grant", before))}
@@ -113,7 +87,7 @@ export function directoryRows({ read, readRows }: Database) {
       readRows(OPERATOR)`
           select * from operator where ${allOf(isBefore("operator", before))}
           order by created_at desc, id desc limit ${limit}`,
-    async sessions(search: SessionSearch): Promise<ListedSession[]> {
+    async sessions(search: SessionSearch) {
       const rows = await read<Record<string, unknown>>(sessionQuery(search));
       return rows.map((row) => {
         const session = ADMIN_SESSION.fromRecord(row);

@@ -1,6 +1,4 @@
-import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
-import type { BalanceRow } from "../../credits/books.ts";
 import type { EventRow } from "../../credits/warnings.ts";
 import { DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
 import { type Database, listsOf } from "../database.ts";
@@ -34,11 +32,8 @@ export interface Attempted {
   nextAtMs: number | null;
 }
 
-/** Charges of an organization in some days, and its credits now. */
-export interface PastSpending extends Pick<BalanceRow, "organizationId" | "available" | "held" | "granted"> {
-  charged: MicroCredits;
-  firstDay: number;
-}
+/** Charges of an organization in some days, the first of them with a charge, and its credits now. */
+export type PastSpending = Awaited<ReturnType<EventRows["pastSpending"]>>[number];
 
 const EXPIRING_TOKEN = declareTable("token", [], {
   organizationId: requiredText("organization_id"),
@@ -95,7 +90,7 @@ function events({ readRows, write, writeIf }: Database) {
 function watched({ read, readRows }: Database) {
   return {
     /** Returns what organizations spent in finished days, with their credits. */
-    async pastSpending(fromDay: number, toDay: number): Promise<PastSpending[]> {
+    async pastSpending(fromDay: number, toDay: number) {
       const rows = await read<Record<string, unknown>>(sql`
         select balance.organization_id, available, held, granted, sum(charged) as charged, min(day) as first_day
         from usage_day join balance on balance.organization_id = usage_day.organization_id

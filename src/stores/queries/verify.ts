@@ -9,17 +9,8 @@ import { isClosed } from "./closings.ts";
 import { verifyMonthDigests } from "./month-digests.ts";
 import { totalsBetween } from "./statement.ts";
 import { checkBooks, readBooks } from "./verify-checks.ts";
-import { checkEach, soundRows, type Violation, Violations } from "./verify-report.ts";
+import { checkEach, soundRows, Violations } from "./verify-report.ts";
 import { checkClosing, checkRequestRow, checkRequestTimes, checkRetry, type Repetition } from "./verify-rows.ts";
-
-export interface OrganizationVerification {
-  organizationId: string;
-  holds: number;
-  events: number;
-  violations: Violation[];
-  /** Number of violations that are not among these. */
-  more: number;
-}
 
 const CHUNK_ROWS = 2_000;
 /** Newer requests are added up together with the balance, in one snapshot, because more may follow. */
@@ -76,7 +67,7 @@ class Check {
     this.#violations = new Violations(organizationId);
   }
 
-  async run(): Promise<OrganizationVerification> {
+  async run() {
     const [[clock] = [], balances = [], closings = [], parts = []] = await this.#database.snapshot([
       sql`select ${this.#database.now()} as now`,
       sql`select * from statement_balance ${this.#of}
