@@ -4,7 +4,7 @@ import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import { type TokenBoundSettings, toLimits } from "../api/principal.ts";
 import { DAY_MS, dayStart, HOUR_MS, isoTime } from "../api/time.ts";
-import { creditsFromMicro, creditsOf, type MicroCredits } from "../credits/amount.ts";
+import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
 import type { OperatorRow, SessionRow } from "../stores/queries/admin.ts";
@@ -124,7 +124,8 @@ function paceDays(nowMs: number): { fromDay: number; toDay: number } {
 
 const NO_OWN_TOKENS: TokenBoundSettings = { countMax: 0, models: null, capMax: null, daysMax: null };
 
-function toOrganization({ organization, balance, charged }: ListedOrganization, nowMs: number): Organization {
+function toOrganization(row: ListedOrganization, nowMs: number): Organization {
+  const { organization, balance } = row;
   const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
     organization;
   const { countMax, models, capMax, daysMax } = organization.tokenBounds ?? NO_OWN_TOKENS;
@@ -140,26 +141,22 @@ function toOrganization({ organization, balance, charged }: ListedOrganization, 
     pauses_allowances: pausesAllowances,
     token_bounds: { max_count: countMax, models, max_cap: capMax, max_days: daysMax },
     credits: creditsOf(balance),
-    days_left: daysLeft(balance, { charged, createdAtMs }, nowMs),
+    days_left: daysLeft(row, nowMs),
     credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,
     created_at: isoTime(createdAtMs),
   };
 }
 
-/** Returns how long credits last. All charges of a newer organization count, from its creation on. */
-function daysLeft(
-  { available, spent }: ListedOrganization["balance"],
-  { charged, createdAtMs }: Pick<ListedOrganization, "charged"> & { createdAtMs: number },
-  nowMs: number,
-): number | null {
+/**
+ * Returns the days until credits are spent, at the rate of the last days; null if none were. All charges of a newer organization
+ * count, from its creation on.
+ */
+function daysLeft({ organization, balance, charged }: ListedOrganization, nowMs: number): number | null {
   const { fromDay, toDay } = paceDays(nowMs);
-  if (createdAtMs < fromDay) return daysOfCredits(available, charged, toDay - fromDay);
-  return daysOfCredits(available, spent, Math.max(HOUR_MS, nowMs - createdAtMs));
-}
-
-/** Returns the days until credits are spent, at the rate at which others were in some time; null without any. */
-function daysOfCredits(available: MicroCredits, spent: MicroCredits, inMs: number): number | null {
-  return spent <= 0n ? null : (creditsFromMicro(available) / creditsFromMicro(spent)) * (inMs / DAY_MS);
+  const isNew = organization.createdAtMs >= fromDay;
+  const spent = isNew ? balance.spent : charged;
+  const inMs = isNew ? Math.max(HOUR_MS, nowMs - organization.createdAtMs) : toDay - fromDay;
+  return spent <= 0n ? null : (creditsFromMicro(balance.available) / creditsFromMicro(spent)) * (inMs / DAY_MS);
 }
 
 function toToken({ token, organizationName }: ListedToken, nowMs: number): Token {

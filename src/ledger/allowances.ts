@@ -47,10 +47,6 @@ async function grantMonths({ allowances, book }: AllowanceOptions, row: Allowanc
   await allowances.advance(row, nextAtMs);
 }
 
-export type AllowanceCreation =
-  | { outcome: "created"; row: AllowanceRow; repeated: boolean }
-  | { outcome: "reference_mismatch"; row: AllowanceRow };
-
 /**
  * Creates an allowance with its audit entry, and books its first grant if it is due. Returns the stored row; if the
  * reference was used before with the same terms, that is the earlier row. Rejects with StoreUnavailableError.
@@ -59,14 +55,14 @@ export async function openAllowance(
   options: AllowanceOptions & { allowances: AllowanceRows },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
   audit?: AuditRow,
-): Promise<AllowanceCreation> {
+) {
   const wanted = { ...terms, priority: 0, nextAtMs: terms.anchorAtMs, endedAtMs: null };
   const first = await options.allowances.insert(wanted, audit);
-  if (!hasTermsOf(first, wanted)) return { outcome: "reference_mismatch", row: first };
+  if (!hasTermsOf(first, wanted)) return { outcome: "reference_mismatch" as const, row: first };
   // Also for a repeated request: the process that wrote the allowance may have died before it booked the grant.
   await grantAllowances(options);
   const row = (await findAllowance(options.allowances, first.organizationId, first.id)) ?? first;
-  return { outcome: "created", row, repeated: first.id !== wanted.id };
+  return { outcome: "created" as const, row, repeated: first.id !== wanted.id };
 }
 
 /** Compares the terms of two allowances. An allowance without a start time begins when it is created. */

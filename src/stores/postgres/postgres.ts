@@ -14,14 +14,12 @@ import { readRows, writeRows } from "./book-rows.ts";
 import { openingFailure, PostgresFailure } from "./failure.ts";
 import { expectSchema, migrate } from "./migrate.ts";
 import { keepPartitions, LOCK_REQUESTS } from "./partitions.ts";
-import { closePools, openPools, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
+import { closePools, openPools, type PoolOptions, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
 import { query, runExclusively, transact } from "./transact.ts";
 
-export interface PostgresOptions {
+export interface PostgresOptions extends Pick<PoolOptions, "currentUrl"> {
   /** postgres://… */
   url: string;
-  /** Returns the address with the current password, for a new connection. */
-  currentUrl?: () => string;
   /** A service creates the partitions of future months. A command, which has no queues, waits longer for locks. */
   role: "service" | "command";
   /** Creates missing tables and migrates an older schema. Absent: yes. */
