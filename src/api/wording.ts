@@ -71,7 +71,6 @@ export class UnknownFields {
     else if (!this.#names.has(name)) this.#isMore = true;
   }
 
-  /** Returns the names; the last one is `...` if there were more. */
   names(): string[] {
     return this.#isMore ? [...this.#names, "..."] : [...this.#names];
   }

@@ -98,7 +98,6 @@ function taskOfSettings(
   return factsAt(provider, route.model)?.embedding && "embedding";
 }
 
-/** Refuses settings that mean nothing for a model of its kind. */
 function checkTask(key: string, settings: ModelSettings, task: Task | undefined): void {
   const { category = task, capabilities = [], maxOutputTokens, dimensions } = settings;
   if (dimensions !== undefined && task !== "embedding") {

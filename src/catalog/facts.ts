@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import type { ModelInfo } from "@pydantic/genai-prices";
 import type { Capability } from "../api/model.ts";
+import { isoDay } from "../api/time.ts";
 import type { EmbeddingSizes } from "./model.ts";
 
 /** Facts about a model that hold at every provider, from `facts/makers/`. */
@@ -128,11 +129,10 @@ function readFacts({ cutoffDate, ...written }: WrittenFacts, maker: string, owne
   };
 }
 
-/** Returns the last day of a month, `YYYY-MM`; a full date is returned unchanged. */
 function lastDay(date: string): string {
   if (date.length > "YYYY-MM".length) return date;
   const [year = 0, month = 0] = date.split("-").map(Number);
-  return new Date(Date.UTC(year, month, 0)).toISOString().slice(0, "YYYY-MM-DD".length);
+  return isoDay(Date.UTC(year, month, 0));
 }
 
 function readJson<T>(file: URL): T {

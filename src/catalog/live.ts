@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import { DAY_MS, dayStart, isoDay } from "../api/time.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
@@ -41,7 +42,7 @@ export class LiveCatalog implements Catalog {
     if (options.look !== undefined) this.#keep(options.known ?? [], nowMs);
     this.#catalog = options.build(this.found, nowMs);
     this.#builtFrom = fingerprint(this.found, nowMs);
-    this.#goodUntilMs = nextMidnight(nowMs);
+    this.#goodUntilMs = dayStart(nowMs) + DAY_MS;
   }
 
   get notes(): readonly string[] {
@@ -67,7 +68,7 @@ export class LiveCatalog implements Catalog {
       if (atMs > untilMs) return [];
       const [prices, new_prices] = [model, afterChange(model, atMs)].map((at) => toApiModel(at).pricing_details);
       const isSame = isDeepStrictEqual(prices, new_prices);
-      return isSame ? [] : [{ model: model.id, date: dayOf(atMs), prices, new_prices }];
+      return isSame ? [] : [{ model: model.id, date: isoDay(atMs), prices, new_prices }];
     });
   }
 
@@ -107,7 +108,7 @@ export class LiveCatalog implements Catalog {
 
   #build(nowMs: number): void {
     const { build, log } = this.#options;
-    this.#goodUntilMs = nextMidnight(nowMs);
+    this.#goodUntilMs = dayStart(nowMs) + DAY_MS;
     const from = fingerprint(this.found, nowMs);
     if (from === this.#builtFrom) return;
     try {
@@ -128,22 +129,13 @@ export class LiveCatalog implements Catalog {
 }
 
 const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
-const DAY_MS = 86_400_000;
 
 function afterChange({ tiers: _tiers, ...model }: CatalogModel, atMs: number): CatalogModel {
   const routes = model.routes.map((route): Route => (route.next?.fromMs === atMs ? route.next : route));
   return { ...model, ...dearestList(routes), routes };
 }
 
-function dayOf(atMs: number): string {
-  return new Date(atMs).toISOString().slice(0, "YYYY-MM-DD".length);
-}
-
-function nextMidnight(nowMs: number): number {
-  return (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
-}
-
 /** Returns a text that changes when the catalog may change: with the date, and with the servers that were found. */
 function fingerprint(found: readonly FoundServer[], nowMs: number): string {
-  return `${dayOf(nowMs)} ${JSON.stringify(found)}`;
+  return `${isoDay(nowMs)} ${JSON.stringify(found)}`;
 }

@@ -1,6 +1,7 @@
 import { Agent, request } from "undici";
 import { detailsOf, objectsIn } from "../api/json.ts";
 import type { Capability } from "../api/model.ts";
+import { isoDay } from "../api/time.ts";
 import type { LocalServer } from "../providers/local-servers.ts";
 import type { EmbeddingSizes } from "./model.ts";
 
@@ -142,5 +143,5 @@ function tokens(value: unknown): number | undefined {
 
 function day(value: unknown): string | undefined {
   const time = typeof value === "string" ? Date.parse(value) : Number.NaN;
-  return Number.isNaN(time) ? undefined : new Date(time).toISOString().slice(0, "YYYY-MM-DD".length);
+  return Number.isNaN(time) ? undefined : isoDay(time);
 }

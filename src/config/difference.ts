@@ -73,7 +73,6 @@ export function withoutPassword(database: string | null): string | null {
   return url.href;
 }
 
-/** Returns all settings, with the variables of the environment by their names, and without the password of the database. */
 function settingsOf({ file: _file, hidden: _hidden, providerKeys, proxyVariables, database, ...settings }: Config) {
   return { ...settings, ...providerKeys, ...proxyVariables, database: withoutPassword(database) };
 }

@@ -50,7 +50,6 @@ export interface AccessSources {
 /** W3C Trace Context, section 3.2. Later versions may append fields. Ids of zeros alone are invalid. */
 const TRACEPARENT = /^(?!ff)[0-9a-f]{2}(-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2})(?:-.*)?$/;
 
-/** Returns the context that a client sent, in the only version that is defined. */
 function sentTraceparent({ headers: { traceparent } }: FastifyRequest): string | undefined {
   const [, context] = TRACEPARENT.exec(typeof traceparent === "string" ? traceparent.trim() : "") ?? [];
   return context && `00${context}`;

@@ -85,7 +85,6 @@ export interface CallerAccounts {
   identities: Pick<Identities, "principalOf">;
 }
 
-/** Returns the principal of a token, synchronously if it is cached. */
 function principalOfToken(
   { authenticator, identities }: CallerAccounts,
   token: string,
@@ -247,7 +246,6 @@ export class Authenticator {
     return known.principal;
   }
 
-  /** Returns the version of the accounts; undefined if it must be read first. */
   #currentVersion(nowMs: number): number | undefined {
     if (this.#read === undefined) return undefined;
     const ageMs = nowMs - this.#read.askedAtMs;

@@ -72,7 +72,6 @@ export class Overload {
     this.#onTimeAtMs = this.#sampledAtMs;
   }
 
-  /** Share of new work that is refused now, from 0 to 1. */
   get refusedShare(): number {
     return Math.max(this.#shareForDelay, this.#shareForMemory);
   }

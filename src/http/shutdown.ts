@@ -71,7 +71,6 @@ export class RunningRequests {
     return completion;
   }
 
-  /** Resolves when every completion that is running now has ended. */
   async currentEnded(): Promise<void> {
     await Promise.all(Array.from(this.#completions, ({ ended }) => ended));
   }

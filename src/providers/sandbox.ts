@@ -108,7 +108,6 @@ async function* perform(
   }
 }
 
-/** Simulates a silent upstream. Rejects with UpstreamError `timeout` once the provider's own timeout has passed. */
 function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
   if (silenceMs === 0) return Promise.resolve();
   return sleep(Math.min(silenceMs, timeoutMs), undefined, { signal }).then(

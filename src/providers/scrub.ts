@@ -105,7 +105,6 @@ function inked(text: string): { ink: string; places: number[] } {
   return { ink, places };
 }
 
-/** Returns all parts of a text, by their beginning; none of a text that is shorter than one. */
 function partsOf(ink: string): string[] {
   const count = Math.max(0, ink.length - PART_CHARACTERS + 1);
   return Array.from({ length: count }, (_, at) => ink.slice(at, at + PART_CHARACTERS));

@@ -178,7 +178,6 @@ function choiceOf(
   return JSON.stringify({ ...beside.choice, index: 0, delta, logprobs, finish_reason: finishReason });
 }
 
-/** Returns the content of a delta with no other field, as most have; undefined for another delta. */
 function onlyContentOf(delta: Delta): string | undefined {
   for (const field in delta) if (field !== "content") return undefined;
   return delta.content || undefined;

@@ -50,7 +50,6 @@ export function toGenerated(
   return responseOf(head, parts.length > 0 ? parts : [{ text: "" }], end);
 }
 
-/** Returns a response of the upstream with what this service states itself. */
 function passedOn({ id, model }: AnswerHead, response: JsonObject, usage?: CompletionUsage): object {
   const candidates = objectsIn(response.candidates).map((candidate) => {
     return { ...candidate, content: { role: "model", ...detailsOf(candidate.content) }, index: 0 };

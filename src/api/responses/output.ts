@@ -55,7 +55,6 @@ export class OutputBuilder {
   /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
   readonly #calls = new Map<number, Call>();
 
-  /** Without `emit` it only builds the items. */
   constructor(options: OutputOptions, emit: EmitEvent = () => {}) {
     this.#options = options;
     this.#emit = emit;

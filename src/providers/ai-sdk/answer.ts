@@ -42,7 +42,6 @@ export class AnswerReader {
     this.#wire = wire;
   }
 
-  /** Reads a part of a stream; undefined if it adds nothing to the answer. Throws UpstreamError if the answer failed. */
   readPart(part: LanguageModelV4StreamPart): UpstreamChunk | undefined {
     switch (part.type) {
       case "text-delta":
@@ -103,7 +102,6 @@ export class AnswerReader {
     return text === "" ? undefined : { delta: { reasoning_content: text } };
   }
 
-  /** Returns a block of reasoning that has ended, if it can be sent back. */
   #endReasoning(id: string): UpstreamChunk | undefined {
     const { reasoning } = this.#wire;
     const block = this.#reasoning.get(id);

@@ -59,7 +59,6 @@ export class CallFetch {
     this.#ended.abort();
   }
 
-  /** Gives back the room that the answers did not need. */
   keepRoom(): void {
     this.#options.room?.keep(this.#wholeBytes);
   }

@@ -62,7 +62,6 @@ export class UpstreamClient {
     return this.#send(path, { method: "POST", headers, body }, signal, scrub);
   }
 
-  /** Posts the request of a task, whose answer is no event stream. */
   postTask(path: string, body: string | Buffer, call: TaskOptions, types?: MediaTypes): Promise<HttpAnswer> {
     return this.post(path, body, { isStreamed: false, types, identity: call, signal: call.signal, scrub: this.scrub });
   }

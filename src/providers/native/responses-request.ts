@@ -100,7 +100,6 @@ function toItems(messages: readonly RequestMessage[]): Item[] {
   return messages.flatMap((message, index) => toMessageItems(message, `messages[${index}].content`, custom));
 }
 
-/** Converts a message. `custom` has the ids of the calls of custom tools. */
 function toMessageItems(message: RequestMessage, at: string, custom: ReadonlySet<string>): Item[] {
   const { role, content, refusal: refused, tool_calls: calls = [], tool_call_id: callId = "" } = message;
   switch (role) {

@@ -252,7 +252,6 @@ export class ReasoningDetails {
     for (const piece of pieces.filter(isObject)) this.#addPiece(piece);
   }
 
-  /** Returns all details in order; undefined if there are none, or too many to be sent back. */
   all(): JsonObject[] | undefined {
     return this.#details.size === 0 || this.#length > EVENT_LENGTH_MAX ? undefined : [...this.#details.values()];
   }

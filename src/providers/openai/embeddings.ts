@@ -66,7 +66,6 @@ async function takeVectors(
   const vectors: NumbersText[] = [];
   const rest: string[] = [];
   let end = 0;
-  /** Takes the next vectors. Returns false after the last one. */
   const takeSome = () => {
     const until = end + LONG_CHARACTERS;
     while (end < until) {

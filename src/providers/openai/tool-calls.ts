@@ -21,12 +21,10 @@ export class ToolCallReader {
   readonly #byId = new Map<string, OpenCall>();
   #last: OpenCall | undefined;
 
-  /** Reads the calls of a whole message: each entry is a call of its own. */
   readWhole(calls: readonly unknown[]): ToolCallDelta[] {
     return calls.filter(isObject).map((call) => this.#read(call, this.#begin(call)));
   }
 
-  /** Reads the pieces of calls in one event of a stream. */
   readPieces(calls: readonly unknown[]): ToolCallDelta[] {
     return calls.filter(isObject).map((call) => {
       const open = this.#openCallOf(call);

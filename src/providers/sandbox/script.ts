@@ -55,7 +55,6 @@ function take(tokens: Iterable<string>, count: number): { taken: string[]; isCut
   return { taken, isCut: false };
 }
 
-/** Returns the tokens before the first stop sequence; undefined if the text contains none. */
 function upToStop(tokens: readonly string[], stop: string | readonly string[] | undefined): string[] | undefined {
   const stops = (typeof stop === "string" ? [stop] : (stop ?? [])).filter((sequence) => sequence !== "");
   if (stops.length === 0) return undefined;
@@ -92,7 +91,6 @@ function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | u
   return tools.find((tool) => names.has(tool.function.name)) ?? tools[0];
 }
 
-/** Returns the id of the next tool call: calls are numbered through a conversation. */
 function callId(messages: readonly RequestMessage[]): string {
   const calls = messages.reduce((count, message) => count + (message.tool_calls?.length ?? 0), 0);
   return `call_sandbox_${calls + 1}`;
