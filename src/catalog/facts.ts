@@ -114,7 +114,8 @@ function spellings(model: string): string[] {
   return [...new Set([model, plain, ...undated, ...ofAmazon])];
 }
 
-function readFacts({ cutoffDate, ...written }: WrittenFacts, maker: string, ownedBy: string): ModelFacts {
+/** Adds the usual facts to those that are written. */
+export function readFacts({ cutoffDate, ...written }: WrittenFacts, maker: string, ownedBy: string): ModelFacts {
   return {
     maker,
     ownedBy,

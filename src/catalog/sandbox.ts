@@ -2,27 +2,19 @@ import type { PriceClass } from "../api/price-classes.ts";
 import type { Task } from "../api/tasks.ts";
 import { parsePrice } from "../credits/price.ts";
 import { compose } from "./compose.ts";
-import type { ModelFacts } from "./facts.ts";
+import { readFacts } from "./facts.ts";
 import { CALLS_MOST_DEFAULT, type CatalogModel } from "./model.ts";
 
 /** The provider of the built-in models. It exists unless the configuration disables the sandbox. */
 export const SANDBOX_PROVIDER = { id: "sandbox", kind: "sandbox", baseUrl: null } as const;
 
-const FACTS: Omit<ModelFacts, "name"> = {
-  ownedBy: "tollgate",
-  maker: "Tollgate",
+const FACTS = {
   released: "2026-11-21",
-  cutoffDate: undefined,
   contextWindow: 32_768,
   maxOutputTokens: 4_096,
   can: ["tools", "structured_output"],
-  isForCode: false,
-  refuses: [],
   imageTokensMax: 0,
-  deprecated: false,
-  shutdownDate: null,
-  replacement: null,
-};
+} as const;
 
 const MODELS = {
   echo: [
@@ -55,7 +47,7 @@ export function sandboxModels(): CatalogModel[] {
     const input = priceOf(calls === undefined ? "1" : "0");
     const output = priceOf(task === undefined ? "2" : "0");
     const prices = { input, cachedInput: input, cacheWrite: input, output, reasoning: output };
-    const isEmbedding = task === "embedding";
+    const embedding = task === "embedding" && { embedding: { dimensions: 256, choices: "shorter" as const } };
     return compose({
       id: `${SANDBOX_PROVIDER.id}/${model}`,
       routes: [
@@ -69,7 +61,7 @@ export function sandboxModels(): CatalogModel[] {
           ...(calls && { callsMost: CALLS_MOST_DEFAULT }),
         },
       ],
-      facts: { ...FACTS, name, ...(isEmbedding && { embedding: { dimensions: 256, choices: "shorter" } }) },
+      facts: readFacts({ ...FACTS, name, ...embedding }, "Tollgate", "tollgate"),
       stated: { category: "sandbox", description, playground: true },
       task,
       sentence: description,
