@@ -44,7 +44,7 @@ export function callerNamesOf(caller: Caller | null): { organizationId: string |
 /** Returns the hook that authenticates the token, checks its scope and counts the request, before its body is read. */
 export function authenticate(
   services: { gateway: Gateway },
-  accounts: CallerAccounts,
+  { authenticator, identities }: CallerAccounts,
   scope: Scope,
   work: RunningWork | undefined,
 ) {
@@ -52,7 +52,9 @@ export function authenticate(
     const token = bearerToken(request);
     let principal: Principal;
     try {
-      principal = await principalOfToken(accounts, token);
+      const hash = tokenHashHex(token);
+      const isOfIssuer = hash === undefined && isJwt(token);
+      principal = await (isOfIssuer ? identities.principalOf(token) : authenticator.authenticate(hash));
     } catch (error) {
       throw withChallenge(error);
     }
@@ -83,14 +85,6 @@ export function limitedOf({ caller }: FastifyRequest): LimitedRequest {
 export interface CallerAccounts {
   authenticator: Pick<Authenticator, "authenticate">;
   identities: Pick<Identities, "principalOf">;
-}
-
-function principalOfToken(
-  { authenticator, identities }: CallerAccounts,
-  token: string,
-): Principal | Promise<Principal> {
-  const hash = tokenHashHex(token);
-  return hash === undefined && isJwt(token) ? identities.principalOf(token) : authenticator.authenticate(hash);
 }
 
 /** All guests of the playground share a token, so their requests are also counted by address. */

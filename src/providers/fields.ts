@@ -154,16 +154,17 @@ export function markOf(part: ContentPart) {
 
 function withoutMarks(request: UpstreamRequest): UpstreamRequest {
   const messages = request.messages.map((message) =>
-    Array.isArray(message.content) ? { ...message, content: message.content.map(withoutMark) } : message,
+    Array.isArray(message.content)
+      ? {
+          ...message,
+          content: message.content.map((part) =>
+            "cache_control" in part ? { ...part, cache_control: undefined } : part,
+          ),
+        }
+      : message,
   );
   const tools = request.tools?.map(({ cache_control: _mark, ...tool }) => tool);
   return { ...request, messages, ...(tools && { tools }) };
-}
-
-function withoutMark(part: ContentPart): ContentPart {
-  if (!("cache_control" in part)) return part;
-  const { cache_control: _mark, ...rest } = part;
-  return rest;
 }
 
 /** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */

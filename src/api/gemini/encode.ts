@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
 import { type AnswerFold, joinCall } from "../answer-fold.ts";
-import type { CompletionUsage, FinishReason, ReplyMessage } from "../chat/completion.ts";
+import type { CompletionUsage, Delta, FinishReason } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
 import { argumentsObject, citedSources, detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
 import { TokenCount } from "../schema.ts";
@@ -93,14 +93,10 @@ function toUsageMetadata(usage: CompletionUsage): Static<typeof UsageMetadata> {
   };
 }
 
-type Said = Pick<
-  Partial<ReplyMessage>,
-  "content" | "refusal" | "reasoning_content" | "reasoning_details" | "images" | "audio"
->;
+type Said = Pick<Delta, "content" | "refusal" | "reasoning_content" | "reasoning_details" | "images" | "audio">;
 
-function partsOf(said: { [Field in keyof Said]?: Said[Field] | null | undefined }): GeminiPart[] {
-  const { content, refusal, reasoning_content: thought, reasoning_details, images, audio } = said;
-  const details = reasoning_details ?? [];
+function partsOf(said: Said): GeminiPart[] {
+  const { content, refusal, reasoning_content: thought, reasoning_details: details = [], images, audio } = said;
   const ofText = details.findLast(({ format, id }) => format === GEMINI_FORMAT && id === TEXT_SIGNATURE_ID);
   const media = [...objectsIn(images).map((image) => imageOf(image.image_url)), audioOf(audio)];
   return [

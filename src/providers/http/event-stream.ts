@@ -81,8 +81,11 @@ export class EventStreamReader {
 
   #endLine(text: string, start: number, end: number, events: string[]): void {
     if (this.#line === "") {
-      if (start === end) this.#endEvent(events);
-      else this.#endField(text, start, end);
+      if (start < end) this.#endField(text, start, end);
+      else {
+        if (this.#data) events.push(this.#data);
+        this.#data = undefined;
+      }
       return;
     }
     const line = start === end ? this.#line : this.#line + text.slice(start, end);
@@ -100,12 +103,6 @@ export class EventStreamReader {
     const value = from < end ? text.slice(from, end) : "";
     this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
     if (this.#data.length > this.#lengthMax) throw eventTooLong(this.#lengthMax);
-  }
-
-  #endEvent(events: string[]): void {
-    if (this.#data === undefined) return;
-    if (this.#data !== "") events.push(this.#data);
-    this.#data = undefined;
   }
 }
 

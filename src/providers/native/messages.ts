@@ -157,7 +157,8 @@ export class MessagesReader implements WireReader {
   /** Returns the counters so far. Without a count of the output, which grows, they are no report. */
   #readUsage(usage: unknown): UpstreamChunk {
     if (!isObject(usage)) return {};
-    this.#usage = { ...this.#usage, ...withoutNulls(usage) };
+    const stated = Object.entries(usage).filter(([, value]) => value !== null);
+    this.#usage = { ...this.#usage, ...Object.fromEntries(stated) };
     const isReport = typeof usage.output_tokens === "number";
     return { usage: isReport ? toUsage(this.#usage) : undefined, service_tier: textOf(this.#usage.service_tier) };
   }
@@ -172,10 +173,6 @@ export class MessagesReader implements WireReader {
 /** Returns a chunk of a delta; an empty chunk if the delta is empty. */
 export function toChunk(delta: Delta): UpstreamChunk {
   return Object.keys(delta).length === 0 ? {} : { delta };
-}
-
-function withoutNulls(record: JsonObject): JsonObject {
-  return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== null));
 }
 
 /** Converts the counters: `input_tokens` excludes cached and written tokens ("Prompt caching"). */

@@ -43,7 +43,7 @@ export class ChunkReader {
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
   #hasRead = false;
   #othersText = "";
-  #toolCalls: ToolCallReader | undefined;
+  readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
 
   readEvent(event: JsonObject): UpstreamChunk | undefined {
@@ -62,11 +62,6 @@ export class ChunkReader {
     const message = choice && (choice.message ?? messageOf(choice));
     if (choice === undefined || !isObject(message)) throw new UpstreamError("malformed", "The answer has no message");
     return [this.#read(answer, choice, message, toUsage(answer.usage), true)];
-  }
-
-  #calls(): ToolCallReader {
-    this.#toolCalls ??= new ToolCallReader();
-    return this.#toolCalls;
   }
 
   #read(
@@ -88,7 +83,7 @@ export class ChunkReader {
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
-      chunk.finish_reason = toFinishReason(reason, (this.#toolCalls?.count ?? 0) > 0);
+      chunk.finish_reason = toFinishReason(reason, this.#toolCalls.count > 0);
       this.isFinished = true;
       this.#addDetails(chunk);
     }
@@ -112,7 +107,7 @@ export class ChunkReader {
     if (details === undefined) return;
     chunk.delta = { ...chunk.delta, reasoning_details: details as unknown as ReasoningDetail[] };
     chunk.repeated = this.#details?.repeated() ?? new Set();
-    if (this.#calls().count === 0) return;
+    if (this.#toolCalls.count === 0) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
   }
@@ -141,7 +136,7 @@ export class ChunkReader {
     const called = isObject(message.function_call) ? [{ index: 0, function: message.function_call }] : [];
     const calls = Array.isArray(message.tool_calls) && message.tool_calls.length > 0 ? message.tool_calls : called;
     if (calls.length === 0) return delta;
-    delta.tool_calls = isWhole ? this.#calls().readWhole(calls) : this.#calls().readPieces(calls);
+    delta.tool_calls = isWhole ? this.#toolCalls.readWhole(calls) : this.#toolCalls.readPieces(calls);
     return delta;
   }
 }

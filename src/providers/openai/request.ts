@@ -116,7 +116,9 @@ const TRANSLATED = ["name", "refusal", "reasoning_content", "tool_calls", "reaso
 function toMessage(message: RequestMessage, format: RequestFormat): SentMessage {
   const isSystem = message.role === "developer" && !format.acceptsDeveloperRole;
   const isPlain = !isSystem && TRANSLATED.every((field) => message[field] === undefined);
-  if (isPlain && message.content !== undefined && !hasTranslatedPart(message.content)) return message;
+  const parts = Array.isArray(message.content) ? message.content : [];
+  const isSent = message.content !== undefined && !parts.some(({ type }) => type === "refusal" || type === "file");
+  if (isPlain && isSent) return message;
   const { role, content, name, refusal, tool_calls: calls, ...rest } = message;
   const { reasoning_content: reasoning, reasoning_details: signed, ...others } = rest;
   // OpenAI's clients send the key even if there is no text, and some upstreams need it.
@@ -141,10 +143,6 @@ function withoutReasoning(extra: unknown): unknown {
   if (!isObject(extra)) return extra;
   const { reasoning_details: _signed, ...others } = extra;
   return Object.keys(others).length === 0 ? undefined : others;
-}
-
-function hasTranslatedPart(content: RequestMessage["content"]): boolean {
-  return Array.isArray(content) && content.some(({ type }) => type === "refusal" || type === "file");
 }
 
 /** Converts the parts whose form differs between APIs: refusals, and addresses of files. */

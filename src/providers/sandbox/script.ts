@@ -1,5 +1,5 @@
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
-import type { RequestMessage, Tool } from "../../api/chat/request.ts";
+import type { Tool } from "../../api/chat/request.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import { exampleOf } from "./example.ts";
 import { indexOfFirst, lastUserText, textTokens } from "./text.ts";
@@ -40,7 +40,8 @@ function textScript(request: UpstreamRequest, tokens: Iterable<string>): Script 
 
 function toolScript(request: UpstreamRequest, name: string, json: string): Script {
   const { taken, isCut } = take(textTokens(json), request.max_tokens - 1);
-  const id = callId(request.messages);
+  const earlier = request.messages.flatMap(({ tool_calls: calls = [] }) => calls);
+  const id = `call_sandbox_${earlier.length + 1}`;
   const head: Delta = { tool_calls: [{ index: 0, id, type: "function", function: { name, arguments: "" } }] };
   const pieces = taken.map((piece): Delta => ({ tool_calls: [{ index: 0, function: { arguments: piece } }] }));
   return { pieces: [head, ...pieces], finishReason: isCut ? "length" : "tool_calls" };
@@ -89,9 +90,4 @@ function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | u
       ?.flatMap((name) => [name, name.replace(/^[.-]{1,64}/, "").replace(/[.-]{1,64}$/, "")]),
   );
   return tools.find((tool) => names.has(tool.function.name)) ?? tools[0];
-}
-
-function callId(messages: readonly RequestMessage[]): string {
-  const calls = messages.reduce((count, message) => count + (message.tool_calls?.length ?? 0), 0);
-  return `call_sandbox_${calls + 1}`;
 }
