@@ -6,10 +6,8 @@ import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { ask } from "./openai/answer.ts";
 import { ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
-import { makeImages } from "./openai/images.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
-import { speak } from "./openai/speech.ts";
-import { transcribe } from "./openai/transcription.ts";
+import { makeImages, speak, transcribe } from "./openai/tasks.ts";
 import {
   type Provider,
   type ProviderAnswer,

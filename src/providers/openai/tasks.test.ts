@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import type { HttpBody } from "../http/exchange.ts";
-import { readSpeech } from "./speech.ts";
+import { readSpeech } from "./tasks.ts";
 
 /** Returns an answer with these bytes, each as a read of its own. */
 function answerOf(bytes: readonly Buffer[], contentType = "audio/mpeg") {
