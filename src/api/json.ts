@@ -19,10 +19,7 @@ export function nameOf(value: unknown): string | undefined {
 }
 
 /** Returns those of the named fields that a record has. */
-export function pick<Source extends object, Name extends keyof Source>(
-  record: Source,
-  names: readonly Name[],
-): Pick<Source, Name> {
+export function pick<Source extends object, Name extends keyof Source>(record: Source, names: readonly Name[]) {
   const stated = names.filter((name) => record[name] !== undefined).map((name) => [name, record[name]]);
   return Object.fromEntries(stated) as Pick<Source, Name>;
 }

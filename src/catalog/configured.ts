@@ -86,10 +86,7 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
   return settings.limits === undefined ? model : { ...model, limits: settings.limits };
 }
 
-function taskOfSettings(
-  { category, capabilities, routes }: ModelSettings,
-  { providers }: CatalogContext,
-): Task | undefined {
+function taskOfSettings({ category, capabilities, routes }: ModelSettings, { providers }: CatalogContext) {
   const stated = taskOf(category, capabilities);
   const [route] = routes;
   const provider = providers.find(({ id }) => id === route?.provider);
@@ -228,11 +225,7 @@ function startOf(key: string, { from }: DatedPrice, index: number, before: numbe
   return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
 }
 
-function readPrice(
-  key: string,
-  { serviceTiers, images = {}, from, ...stated }: DatedPrice,
-  task: Task | undefined,
-): PriceList {
+function readPrice(key: string, { serviceTiers, images = {}, from, ...stated }: DatedPrice, task: Task | undefined) {
   const tier = from === undefined ? {} : { from };
   const byKind = Object.entries(images);
   const perImage =

@@ -58,10 +58,7 @@ function hostOf(baseUrl: string | null): string | undefined {
 }
 
 /** Returns the providers whose keys are in the environment and that the configuration does not contain. */
-export function providersOfKeys(
-  keys: Readonly<Record<string, string>>,
-  configured: readonly ProviderIdentity[] = [],
-): ProviderOfKey[] {
+export function providersOfKeys(keys: Readonly<Record<string, string>>, configured: readonly ProviderIdentity[] = []) {
   const taken = new Set(configured.flatMap((provider) => [provider.id, identify(provider)?.id]));
   return KNOWN_PROVIDERS.flatMap(({ id, kind, baseUrl, keyVariable }) => {
     const apiKey = keyVariable === null ? undefined : keys[keyVariable];

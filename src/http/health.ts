@@ -75,10 +75,7 @@ export function serveMetrics(server: FastifyInstance, { token, read }: MetricsEn
 }
 
 /** Serves `/metrics` on a port of its own. Returns the function that ends it. Rejects with OperatorError if it cannot listen. */
-export async function listenForMetrics(
-  { host, port }: { host: string; port: number },
-  endpoint: MetricsEndpoint,
-): Promise<() => Promise<void>> {
+export async function listenForMetrics({ host, port }: { host: string; port: number }, endpoint: MetricsEndpoint) {
   const server = fastify({ forceCloseConnections: true, requestTimeout: METRICS_REQUEST_TIMEOUT_MS });
   serveMetrics(server, endpoint);
   server.setErrorHandler(async (error, _request, reply) => {

@@ -87,11 +87,7 @@ async function complete(upstream: Upstream, call: ProviderCall): Promise<Provide
   }
 }
 
-async function embed(
-  upstream: Upstream,
-  wire: EmbeddingWire,
-  call: ProviderEmbeddingCall,
-): Promise<ProviderEmbeddings> {
+async function embed(upstream: Upstream, wire: EmbeddingWire, call: ProviderEmbeddingCall) {
   const { signal, room } = call;
   signal.throwIfAborted();
   const headers = identityHeaders(upstream.settings, call);

@@ -71,10 +71,7 @@ const DEFAULTS: { [Field in TopField]?: (value: NonNullable<UpstreamRequest[Fiel
 };
 
 /** Leaves out the hints that an upstream does not take. Throws UpstreamError for a field that changes the answer. */
-export function fitFields(
-  request: UpstreamRequest,
-  support: FieldSupport,
-): { request: UpstreamRequest; ignored: readonly string[] } {
+export function fitFields(request: UpstreamRequest, support: FieldSupport) {
   const { service_tier: tier } = request;
   // No price of a route covers a tier that costs more than the usual one.
   if (tier === "priority" || tier === "scale") throw refusal("service_tier", `'service_tier' to be ${tier}`);

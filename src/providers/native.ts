@@ -130,12 +130,7 @@ export function withSecondWire(
   };
 }
 
-async function pass(
-  client: UpstreamClient,
-  wire: NativeWire,
-  call: ProviderCall,
-  native: NativeRequest,
-): Promise<ProviderAnswer> {
+async function pass(client: UpstreamClient, wire: NativeWire, call: ProviderCall, native: NativeRequest) {
   const { searchesMost = 0 } = call;
   const body = wire.body(native, call.request, searchesMost);
   const { headers: own, ignored } = withoutDearBetas(native.headers);

@@ -13,7 +13,6 @@ import {
   type ProviderAnswer,
   type ProviderCall,
   type ProviderEmbeddingCall,
-  type ProviderEmbeddings,
   UpstreamError,
   unlessRefused,
 } from "./provider.ts";
@@ -75,11 +74,7 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   return { ignored, chunks: await ask(client, call, { path: "/chat/completions", body, reader }) };
 }
 
-async function embed(
-  client: UpstreamClient,
-  format: RequestFormat,
-  call: ProviderEmbeddingCall,
-): Promise<ProviderEmbeddings> {
+async function embed(client: UpstreamClient, format: RequestFormat, call: ProviderEmbeddingCall) {
   const answer = await client.postTask("/embeddings", toEmbeddingBody(call, format), call);
   const text = await readText(answer.body, { bytesMax: EMBEDDINGS_BYTES_MAX, room: call.room });
   return readEmbeddings(text, call, client.scrub);

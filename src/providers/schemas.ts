@@ -37,10 +37,7 @@ export const CEREBRAS_SCHEMAS: SchemaLimits = { refuses: refused("pattern", "for
 export const GROQ_SCHEMAS: SchemaLimits = { refuses: refused("minItems", "maxItems", ...COUNTS) };
 
 /** Moves the keywords that an upstream refuses into the schemas' descriptions, as Anthropic's own packages do. */
-export function fitSchemas(
-  request: UpstreamRequest,
-  limits: SchemaLimits | undefined,
-): { request: UpstreamRequest; ignored: readonly string[] } {
+export function fitSchemas(request: UpstreamRequest, limits: SchemaLimits | undefined) {
   const { response_format: format, tools, model } = request;
   if (limits === undefined || limits.models?.test(model) === false) return { request, ignored: [] };
   const moved = new Set<string>();
@@ -67,12 +64,7 @@ export function fitSchemas(
 const NESTED = new Set(["items", "prefixItems", "additionalProperties", "anyOf", "oneOf", "allOf"]);
 const NAMED = new Set(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"]);
 
-function describeRefused(
-  schema: JsonObject,
-  limits: SchemaLimits,
-  place: string,
-  moved: Set<string>,
-): Record<string, unknown> {
+function describeRefused(schema: JsonObject, limits: SchemaLimits, place: string, moved: Set<string>) {
   const adapt = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(adapt);
     return isObject(value) ? describeRefused(value, limits, place, moved) : value;

@@ -169,11 +169,7 @@ function prefixOf(fields: object): string {
   return `data: ${JSON.stringify(fields).slice(0, -1)},"choices":[`;
 }
 
-function choiceOf(
-  delta: object,
-  finishReason: string | null,
-  beside: Pick<AnswerPiece, "logprobs" | "choice"> = {},
-): string {
+function choiceOf(delta: object, finishReason: string | null, beside: Pick<AnswerPiece, "logprobs" | "choice"> = {}) {
   const logprobs = beside.logprobs ?? undefined;
   return JSON.stringify({ ...beside.choice, index: 0, delta, logprobs, finish_reason: finishReason });
 }

@@ -155,9 +155,7 @@ function partsOf(block: TextOrMedia): ContentPart[] {
   }
 }
 
-function urlOf(
-  source: BlockOf<"image">["source"] | Extract<BlockOf<"document">["source"], { type: "base64" }>,
-): string {
+function urlOf(source: BlockOf<"image">["source"] | Extract<BlockOf<"document">["source"], { type: "base64" }>) {
   return source.type === "url" ? source.url : `data:${source.media_type};base64,${source.data}`;
 }
 

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import type { ContentPart, RequestMessage } from "../chat/request.ts";
+import type { ContentPart } from "../chat/request.ts";
 import { detailsOf, type JsonObject, objectsIn, textOf } from "../json.ts";
 import { compileKnown } from "../known-fields.ts";
 import { Json, OptionalText, PartialObject, TaggedUnion, Typed } from "../schema.ts";
@@ -242,9 +242,7 @@ export function translatedCall(type: TranslatedType, given: unknown): { prefix: 
 }
 
 /** Returns the message that a call or a result becomes; the call of an assistant as its name and arguments. */
-export function messageOf(
-  item: TypedItem,
-): { callId: string; called: { name: string; arguments: string } } | { result: RequestMessage } {
+export function messageOf(item: TypedItem) {
   const called = (name: string, given: unknown) => {
     return { callId: "call_id" in item ? item.call_id : "", called: { name, arguments: JSON.stringify(given) } };
   };

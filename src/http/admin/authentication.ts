@@ -1,6 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isJwt } from "../../admin/jwt.ts";
-import type { Administrator } from "../../admin/sessions.ts";
 import { type Permission, permits } from "../../api/admin/roles.ts";
 import { ApiError } from "../../errors.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
@@ -28,11 +27,7 @@ const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
 type Services = Pick<OperationServices, "sessions" | "identities"> & { gateway: Pick<Gateway, "limits"> };
 
 /** Authenticates the caller by token or cookie; null for a guest. Rejects if the role lacks the permission. */
-export async function administratorOf(
-  services: Services,
-  request: FastifyRequest,
-  permission: Permission,
-): Promise<Administrator | null> {
+export async function administratorOf(services: Services, request: FastifyRequest, permission: Permission) {
   const who = await callerOf(services, request);
   if (permits(who?.role ?? null, permission)) return who;
   if (who === null) throw new ApiError("missing_token", "Sign in first: there is no session, or it has ended.");

@@ -208,10 +208,7 @@ function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boole
 }
 
 /** Converts token counts; undefined if the upstream reported none. The packages report 0 prompt tokens in that case. */
-function toUsage(
-  { inputTokens, outputTokens }: LanguageModelV4Usage,
-  parts: UpstreamUsage | undefined,
-): UpstreamUsage | undefined {
+function toUsage({ inputTokens, outputTokens }: LanguageModelV4Usage, parts: UpstreamUsage | undefined) {
   if (!inputTokens.total || outputTokens.total === undefined) return undefined;
   return {
     ...parts,

@@ -33,10 +33,7 @@ export function toDetail(
 }
 
 /** Returns the package's fields of a detail, which may be unchecked; undefined if this wire does not send it back. */
-export function fieldsOfDetail(
-  detail: ReasoningDetail,
-  form: ReasoningForm | undefined,
-): Record<string, string> | undefined {
+export function fieldsOfDetail(detail: ReasoningDetail, form: ReasoningForm | undefined) {
   if (form === undefined || detail.format !== form.format || isCallSignature(detail, form)) return undefined;
   const [signature, data, id] = [textOf(detail.signature), textOf(detail.data), textOf(detail.id)];
   if (detail.type === "reasoning.text" && signature !== undefined) return { signature };
@@ -50,10 +47,7 @@ export function isCallSignature(detail: ReasoningDetail, form: ReasoningForm | u
 }
 
 /** Returns the `extra_content` of a tool call in Google's form, for clients that send back only the calls. */
-export function toExtraContent(
-  signature: string | undefined,
-  details: readonly ReasoningDetail[],
-): JsonObject | undefined {
+export function toExtraContent(signature: string | undefined, details: readonly ReasoningDetail[]) {
   if (signature === undefined && details.length === 0) return undefined;
   return {
     ...(signature !== undefined && { google: { thought_signature: signature } }),

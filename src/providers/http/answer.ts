@@ -53,10 +53,7 @@ export function mediaTypeOf(headers: IncomingHttpHeaders): string {
  * the body exceeds `bytesMax`. A body of more than 1 MiB is read on when `room` has so much. `pieces` receives the bytes as they
  * arrive.
  */
-export async function readText(
-  body: HttpBody,
-  { bytesMax = BODY_BYTES_MAX, room, pieces = [] }: ReadOptions = {},
-): Promise<string> {
+export async function readText(body: HttpBody, { bytesMax = BODY_BYTES_MAX, room, pieces = [] }: ReadOptions = {}) {
   let length = 0;
   let isLong = false;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {

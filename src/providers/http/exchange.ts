@@ -72,11 +72,7 @@ export type HttpBody = Pick<Exchange, "read" | "finish" | "destroy">;
  * object serves as undici's handler and as the body, so that an answer needs no stream, and only the promises that its
  * reader waits for.
  */
-export function exchange(
-  dispatcher: Dispatcher,
-  options: Dispatcher.DispatchOptions,
-  signal: AbortSignal,
-): Promise<HttpAnswer> {
+export function exchange(dispatcher: Dispatcher, options: Dispatcher.DispatchOptions, signal: AbortSignal) {
   signal.throwIfAborted();
   const head = Promise.withResolvers<HttpAnswer>();
   dispatcher.dispatch(options, new Exchange(signal, head));

@@ -64,13 +64,7 @@ export class ChunkReader {
     return [this.#read(answer, choice, message, toUsage(answer.usage), true)];
   }
 
-  #read(
-    whole: JsonObject,
-    choice: JsonObject,
-    message: unknown,
-    usage: UpstreamChunk["usage"],
-    isWhole: boolean,
-  ): UpstreamChunk {
+  #read(whole: JsonObject, choice: JsonObject, message: unknown, usage: UpstreamChunk["usage"], isWhole: boolean) {
     const chunk: UpstreamChunk = {};
     if (typeof whole.service_tier === "string") chunk.service_tier = whole.service_tier;
     if (!this.#hasRead && typeof whole.id === "string") chunk.responseId = whole.id;

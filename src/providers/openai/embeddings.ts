@@ -1,5 +1,5 @@
 import { type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
-import { isObject, type JsonObject, parseJson, textOf } from "../../api/json.ts";
+import { isObject, parseJson, textOf } from "../../api/json.ts";
 import { answerObject } from "../errors.ts";
 import { type ProviderEmbeddingCall, type ProviderEmbeddings, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
@@ -58,10 +58,7 @@ const FIELD = new RegExp(`"embedding"${SPACE}:${SPACE}(${NUMBERS})`, "g");
  * A text without escapes cannot contain the character NUL, nor the name of a field in a string. So only a vector that was
  * taken out has become a text that begins with NUL.
  */
-async function takeVectors(
-  text: string,
-  inTurn: ProviderEmbeddingCall["inTurn"],
-): Promise<{ answer: JsonObject; vectors: NumbersText[] } | undefined> {
+async function takeVectors(text: string, inTurn: ProviderEmbeddingCall["inTurn"]) {
   if (text.includes("\\")) return undefined;
   const vectors: NumbersText[] = [];
   const rest: string[] = [];

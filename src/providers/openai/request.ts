@@ -94,10 +94,7 @@ function withResultsAsText(messages: readonly RequestMessage[]): readonly Reques
 }
 
 /** Returns the names of the hints of messages that are left out because the API refuses them. */
-export function refusedHints(
-  { messages }: UpstreamRequest,
-  { acceptsNames, acceptsReasoningDetails }: RequestFormat,
-): string[] {
+export function refusedHints({ messages }: UpstreamRequest, { acceptsNames, acceptsReasoningDetails }: RequestFormat) {
   const hasNames = !acceptsNames && messages.some(({ name }) => name !== undefined);
   const hasDetails = !acceptsReasoningDetails && messages.some((message) => message.reasoning_details !== undefined);
   return [...(hasNames ? ["messages.name"] : []), ...(hasDetails ? ["messages.reasoning_details"] : [])];
