@@ -10,12 +10,6 @@ for (const [name, { test }] of Object.entries(FORMATS)) setFormat(name, test);
 // All of them, because the first to report may be the last one found.
 Settings.Set({ maxErrors: Number.POSITIVE_INFINITY });
 
-/** A mistake in a value: its path, and the words that follow the name of the setting in the error. */
-interface Mistake {
-  path: Path;
-  text: string;
-}
-
 /**
  * Returns the mistake to report first in the value at a path; undefined if there is none. Unknown settings come first, since
  * they often cause the other mistakes. The texts of `unread` keys, which may be references to variables, can have any format.
@@ -92,7 +86,7 @@ function pointerStep(step: string): string | number {
   return /^\d+$/.test(step) ? Number(step) : step.replaceAll("~1", "/").replaceAll("~0", "~");
 }
 
-function unknownKey(path: (string | number)[], key: string): Mistake {
+function unknownKey(path: (string | number)[], key: string) {
   const siblings = Object.keys(schemaAt(path)?.properties ?? {});
   const suggestion = nearest(key, siblings);
   const elsewhere = suggestion === undefined ? sameKeyElsewhere(key, configNode, []) : undefined;

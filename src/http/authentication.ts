@@ -184,12 +184,6 @@ interface CachedToken {
   version: number;
 }
 
-/** A version of the accounts, and the time before it was read. */
-interface ReadVersion {
-  version: number;
-  askedAtMs: number;
-}
-
 /** A revocation takes effect within 1 s; the rest of that time is for the reads themselves. */
 const TIME_TO_LIVE_MS = 900;
 const REFRESH_AFTER_MS = 450;
@@ -208,7 +202,8 @@ export class Authenticator {
   /** Separate, so that invalid tokens evict no valid ones. */
   readonly #unknownSinceMs = new LRUCache<string, number>({ max: UNKNOWN_TOKENS_MAX });
   readonly #lookups = new Map<string, Promise<CachedToken | undefined>>();
-  #read: ReadVersion | undefined;
+  /** A version of the accounts, and the time before it was read. */
+  #read: { version: number; askedAtMs: number } | undefined;
   readonly #readVersion = sharedRun(() => this.#askVersion());
 
   constructor(options: AuthenticatorOptions) {

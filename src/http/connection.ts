@@ -19,11 +19,9 @@ export const SLOW_CLIENT_MS = 60_000;
 /** Time for a client to read an error response and to close the connection. */
 const LINGER_MS = 5_000;
 
-type ParseErrorHandler = (error: Error & { code?: string }, socket: Socket) => void;
-
 /** Returns the handler for invalid HTTP: it responds with an error envelope and closes the connection. */
-export function parseErrorHandler(newRequestId: () => string): ParseErrorHandler {
-  return (error, socket) => {
+export function parseErrorHandler(newRequestId: () => string) {
+  return (error: Error & { code?: string }, socket: Socket) => {
     if (error.code === "ECONNRESET" || !socket.writable || isBeingAnswered(socket)) socket.destroy();
     else respondAndClose(socket, PARSE_ERRORS[error.code ?? ""] ?? OTHER_ERROR, newRequestId());
   };
@@ -190,11 +188,7 @@ const ANONYMOUS_SHARE_MAX = 1 / 8;
 const OWNER_SHARE_MAX = 3 / 4;
 
 const ENTRY = Symbol("entry of a connection");
-interface ConnectionEntry {
-  touch(): void;
-  own(owner: string): void;
-}
-type TrackedSocket = Socket & { [ENTRY]?: ConnectionEntry };
+type TrackedSocket = Socket & { [ENTRY]?: { touch(): void; own(owner: string): void } };
 
 /**
  * Divides the connections. An organization may use three quarters of them; a request on one more is refused, and the

@@ -14,8 +14,6 @@ export class NumbersText {
   }
 }
 
-type Encoding = "float" | "base64";
-
 const BYTES_A_NUMBER = 4;
 const BASE64 = /^[A-Za-z0-9+/]+={0,2}$/;
 
@@ -39,7 +37,7 @@ function countOf({ json }: NumbersText): number {
 }
 
 /** Returns the JSON of a vector in an encoding. */
-export function toEncodedText(vector: EmbeddingVector, encoding: Encoding): string {
+export function toEncodedText(vector: EmbeddingVector, encoding: "float" | "base64"): string {
   if (encoding === "base64") return `"${typeof vector === "string" ? vector : toBase64(vector)}"`;
   if (vector instanceof NumbersText) return vector.json;
   if (typeof vector !== "string") return JSON.stringify(vector);

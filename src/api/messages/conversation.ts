@@ -4,7 +4,6 @@ import { type ReasoningBlock, stateOf } from "./reasoning.ts";
 import type { BlockOf, InputMessage, MessageBlock, MessagesRequest } from "./request.ts";
 
 type TextOrMedia = BlockOf<"text" | "image" | "document" | "search_result">;
-type AssistantBlocks = Extract<InputMessage, { role: "assistant" }>["content"];
 
 /** Converts the messages of the wire to the internal form, and notes what only upstreams of this wire take. */
 export class MessageConversation extends PlacedMessages {
@@ -50,7 +49,7 @@ export class MessageConversation extends PlacedMessages {
     this.#add("tool", parts, path, { tool_call_id: tool_use_id });
   }
 
-  #addAssistant(content: AssistantBlocks, path: string): void {
+  #addAssistant(content: Extract<InputMessage, { role: "assistant" }>["content"], path: string): void {
     const blocks = typeof content === "string" ? [{ type: "text" as const, text: content }] : content;
     const parts: ContentPart[] = [];
     const calls: ToolCall[] = [];

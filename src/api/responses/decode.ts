@@ -195,9 +195,7 @@ function toChatRequest(
   };
 }
 
-type TextFormat = NonNullable<NonNullable<ResponsesRequest["text"]>["format"]>;
-
-function toResponseFormat(format: TextFormat): NonNullable<ChatCompletionRequest["response_format"]> {
+function toResponseFormat(format: NonNullable<NonNullable<ResponsesRequest["text"]>["format"]>) {
   if (format.type !== "json_schema") return format;
   const { type, ...json_schema } = format;
   return { type, json_schema };

@@ -22,18 +22,12 @@ type AnswerWire = Pick<Wire, "metadataKey" | "reasoning" | "partsOf" | "searches
 
 type End = Pick<LanguageModelV4GenerateResult, "finishReason" | "usage" | "providerMetadata">;
 
-interface OpenCall {
-  id: string;
-  index: number;
-  hasArguments: boolean;
-}
-
 /** Converts one answer of a package to chunks of OpenAI's shape. Keeps the state that later parts of the answer depend on. */
 export class AnswerReader {
   isFinished = false;
   readonly #wire: AnswerWire;
   /** Calls that have begun and not ended. Several may have the same id, or an empty one. */
-  readonly #calls: OpenCall[] = [];
+  readonly #calls: { id: string; index: number; hasArguments: boolean }[] = [];
   #callCount = 0;
   /** Blocks of reasoning since the last call, with the package's metadata. */
   readonly #reasoning = new Map<string, { text: string; fields: JsonObject }>();

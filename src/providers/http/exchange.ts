@@ -79,15 +79,13 @@ export function exchange(dispatcher: Dispatcher, options: Dispatcher.DispatchOpt
   return head.promise;
 }
 
-type State = "waiting" | "answering" | "complete" | "broken";
-
 class Exchange implements Dispatcher.DispatchHandler {
   readonly #signal: AbortSignal;
   /** Promise of the answer's headers; undefined once it is settled, so that it can be collected. */
   #head: PromiseWithResolvers<HttpAnswer> | undefined;
   readonly #abort: () => void;
   #controller: Dispatcher.DispatchController | undefined;
-  #state: State = "waiting";
+  #state: "waiting" | "answering" | "complete" | "broken" = "waiting";
   #failure: unknown;
   #interimAnswers = 0;
   #waiting: Buffer[] = [];

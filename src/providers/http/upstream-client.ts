@@ -12,7 +12,6 @@ export function bearerKey({ apiKey }: Pick<ProviderSettings, "apiKey">): Record<
 }
 
 type MediaTypes = { accept: string; contentType: string };
-type TaskOptions = RequestIdentity & { signal: AbortSignal };
 
 interface PostOptions {
   isStreamed: boolean;
@@ -62,7 +61,7 @@ export class UpstreamClient {
     return this.#send(path, { method: "POST", headers, body }, signal, scrub);
   }
 
-  postTask(path: string, body: string | Buffer, call: TaskOptions, types?: MediaTypes): Promise<HttpAnswer> {
+  postTask(path: string, body: string | Buffer, call: RequestIdentity & { signal: AbortSignal }, types?: MediaTypes) {
     return this.post(path, body, { isStreamed: false, types, identity: call, signal: call.signal, scrub: this.scrub });
   }
 

@@ -28,12 +28,6 @@ const OWN_EVENTS: ReadonlySet<string> = new Set([
   "error",
 ]);
 
-interface OpenCall {
-  index: number;
-  /** True once a piece of the arguments has arrived. */
-  hasArguments: boolean;
-}
-
 /** Reads answers of OpenAI's Responses API (https://platform.openai.com/docs/api-reference/responses). */
 export class ResponsesReader implements WireReader {
   isFinished = false;
@@ -43,7 +37,7 @@ export class ResponsesReader implements WireReader {
   readonly #scrub: Scrub;
   readonly #keepsEvents: boolean;
   /** Calls by the index of their output item. */
-  readonly #calls = new Map<number, OpenCall>();
+  readonly #calls = new Map<number, { index: number; hasArguments: boolean }>();
   readonly #texts = new StreamedTexts();
   #searches = 0;
 
