@@ -114,8 +114,10 @@ export class Sessions {
    * with ApiError.
    */
   async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<BegunSession> {
-    const isOperators = token.startsWith(ADMIN_TOKEN_MARK);
-    const { holder, refusal } = await (isOperators ? this.#byOperatorToken(token) : this.#byToken(token));
+    const { accounts } = this.#options;
+    const { holder, refusal } = token.startsWith(ADMIN_TOKEN_MARK)
+      ? await this.#byOperatorToken(token)
+      : this.#member(isToken(token) ? await accounts.tokenByHash(hashOf(token)) : undefined);
     if (refusal !== null) {
       await countFailure();
       await this.#recordRefusal(token, origin, { holder, refusal });
@@ -193,10 +195,6 @@ export class Sessions {
   #recordRefusal(token: string, origin: Origin, { holder, refusal }: Refused): Promise<void> {
     const after = { reason: refusal, token: displayPrefix(token) };
     return this.#options.failures.record(origin, after, holder);
-  }
-
-  async #byToken(token: string): Promise<Known> {
-    return this.#member(isToken(token) ? await this.#options.accounts.tokenByHash(hashOf(token)) : undefined);
   }
 
   async #byOperatorToken(token: string): Promise<Known> {

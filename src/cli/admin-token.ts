@@ -11,7 +11,11 @@ export const createAdminToken = command({
   flags: {},
   async run(workspace: Workspace) {
     const { row, token } = await replaceAdminToken(workspace, workspace.actor);
-    removeTokenFile(workspace.config.dataDir, "admin-token");
+    try {
+      rmSync(join(workspace.config.dataDir, "admin-token"), { force: true });
+    } catch {
+      // The directory may be missing or read-only, and the token in the file has ended.
+    }
     const { id, createdAtMs } = row;
     return { json: { id, token, createdAt: isoTime(createdAtMs) }, text: facts({ id, token }) };
   },
@@ -26,13 +30,4 @@ export function writeTokenFile(dataDir: string, name: TokenFile, token: string):
   // Exclusive, so that a file or link that was created meanwhile is not written through.
   writeFileSync(path, `${token}\n`, { flag: "wx", mode: 0o600, flush: true });
   return path;
-}
-
-/** Removes the file of a token that has ended. Ignores failures, since that token is no longer valid. */
-function removeTokenFile(dataDir: string, name: TokenFile): void {
-  try {
-    rmSync(join(dataDir, name), { force: true });
-  } catch {
-    // The directory may be missing or read-only.
-  }
 }

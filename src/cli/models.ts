@@ -76,16 +76,13 @@ async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
       routes.map((route, index) => {
         const model = index === 0 ? [id, category, String(context_length ?? "unknown"), cutoff_date] : ["", "", "", ""];
         const prices = [String(route.prices.input), String(route.prices.output)];
-        return [...model, nameOf(route), ...prices, health === undefined ? "no service runs" : wordsOf(route)];
+        const name = route.weight === null ? route.route : `${route.route} (weight ${route.weight})`;
+        return [...model, name, ...prices, health === undefined ? "no service runs" : wordsOf(route)];
       }),
     );
     print(terminal, flags, { json, text: `${table(HEADINGS, rows)}\n${LEGEND}` });
   };
   await withCatalog(terminal, flags, work, { secrets: "unread" });
-}
-
-function nameOf({ route, weight }: ModelRoute): string {
-  return weight === null ? route : `${route} (weight ${weight})`;
 }
 
 function wordsOf({ health }: ModelRoute): string {

@@ -113,6 +113,7 @@ export function secretJson({ secret, ...token }: TokenWithSecret) {
 
 /** Describes a token, with its secret if it is new. */
 export function tokenText({ secret, ...token }: Token & { secret?: string }): string {
+  const pins = Object.entries(token.pinned ?? {}).map(([key, value]) => `${key}=${value}`);
   return facts({
     id: token.id,
     ...(secret !== undefined && { token: secret }),
@@ -121,7 +122,7 @@ export function tokenText({ secret, ...token }: Token & { secret?: string }): st
     models: token.models?.join(", ") ?? "all",
     expires: token.expires_at ?? "never",
     cap: capText(token),
-    pinned: pinsText(token.pinned),
+    pinned: pins.join(", ") || "none",
   });
 }
 
@@ -130,11 +131,6 @@ export function pinsOf(stated: [key: string, value: string][] | null): Pins | nu
   const pins = stated && Object.fromEntries(stated);
   if (Object.keys(pins ?? {}).length === (stated ?? []).length) return pins;
   throw new OperatorError("--pin has two values of one key.");
-}
-
-function pinsText(pinned: Pins | null): string {
-  const pairs = Object.entries(pinned ?? {}).map(([key, value]) => `${key}=${value}`);
-  return pairs.join(", ") || "none";
 }
 
 export function capText({ cap }: Pick<Token, "cap">): string {

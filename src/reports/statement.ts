@@ -108,7 +108,9 @@ export class Statements {
     };
     const period = { fromMs: start.fromMs ?? undefined, toMs };
     for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
-      if (data.length === limit || readEntries === READ_ENTRIES_MAX) return page(cursorOf({ balance, position }));
+      if (data.length === limit || readEntries === READ_ENTRIES_MAX) {
+        return page(Buffer.from(`${balance} ${position}`).toString("base64url"));
+      }
       balance += entry.amount;
       position = entry.position;
       readEntries += 1;
@@ -219,10 +221,6 @@ interface Place {
 }
 
 const PLACE = /^(-?\d{1,19}) (.{1,300})$/s;
-
-function cursorOf({ balance, position }: Place): string {
-  return Buffer.from(`${balance} ${position}`).toString("base64url");
-}
 
 function placeOf(cursor: string): Place {
   const [, balance, position] = PLACE.exec(Buffer.from(cursor, "base64url").toString()) ?? [];

@@ -4,7 +4,7 @@ import { DAY_MS, dayStart, HOUR_MS, isoDay, isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
-import type { EventRows, PastSpending } from "../stores/queries/events.ts";
+import type { EventRows } from "../stores/queries/events.ts";
 import type { UsageRows } from "../stores/queries/usage.ts";
 
 const EVERY_MS = 60_000;
@@ -140,7 +140,7 @@ export class Watch {
       const { organizationId, granted } = one;
       const days = (today - one.firstDay) / DAY_MS;
       const found: EventRow[] = [];
-      const left = daysLeft(one, days);
+      const left = (creditsFromMicro(creditsLeft(one)) / creditsFromMicro(one.charged)) * days;
       if (left <= forecastDays && creditsLeft(one) > 0n) {
         const shown = { days_left: Math.floor(left * 10) / 10, credits_left: creditsFromMicro(creditsLeft(one)) };
         // A top-up arms it again.
@@ -207,9 +207,4 @@ interface ModelChange {
 function isDown({ state, lastFailure, lastSuccessAtMs }: RouteState): boolean | undefined {
   if (state === "open") return true;
   return (lastSuccessAtMs ?? 0) > (lastFailure?.atMs ?? 0) ? false : undefined;
-}
-
-/** Returns how many days the credits last at the rate of some days. */
-function daysLeft(past: PastSpending, days: number): number {
-  return (creditsFromMicro(creditsLeft(past)) / creditsFromMicro(past.charged)) * days;
 }

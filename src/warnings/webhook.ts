@@ -5,7 +5,6 @@ import { Agent, type Dispatcher, request } from "undici";
 import { eventIdOf, signingKeys, targetFault } from "../admin/receivers.ts";
 import { isPublicHost } from "../api/chat/image-address.ts";
 import { isoTime } from "../api/time.ts";
-import type { EventRow } from "../credits/warnings.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { AttemptResult, Sender } from "./dispatcher.ts";
 
@@ -33,16 +32,15 @@ export function webhookSender(options: WebhookOptions): Sender {
       if (event === undefined) throw new Error("There is no event to send");
       const fault = targetFault(receiver, options.allowsPrivate() ? null : isPublicHost);
       if (fault !== undefined) return { isDelivered: false, result: fault };
-      const body = receiver.format === "slack" ? JSON.stringify({ text: slackText(text) }) : bodyOf(event);
+      const { kind: type, madeAtMs, data } = event;
+      const content =
+        receiver.format === "slack" ? { text: slackText(text) } : { type, timestamp: isoTime(madeAtMs), data };
+      const body = JSON.stringify(content);
       const headers = webhookHeaders(receiver, eventIdOf(event.key), body, options.clock());
       return post(receiver.target, { dispatcher: agent, headers, body }, signal, options.timeoutMs ?? TIMEOUT_MS);
     },
     close: () => agent.destroy(),
   };
-}
-
-function bodyOf({ kind, madeAtMs, data }: EventRow): string {
-  return JSON.stringify({ type: kind, timestamp: isoTime(madeAtMs), data });
 }
 
 /** Escapes what Slack would read as a link or a mention: names in a text may be chosen by others than its readers. */

@@ -16,13 +16,15 @@ export function conversationRows(database: Database) {
   return {
     /**
      * Writes, in one transaction, the conversations of organizations whose storage is enabled when it commits: none is
-     * written after storage was disabled. An existing row stays unchanged.
+     * written after storage was disabled. An existing row stays unchanged. Locks the rows of the organizations against changes,
+     * so that disabling storage waits for this insert or precedes it.
      */
     async insert(rows: readonly ConversationRow[]) {
-      await database.write(
-        rows.map((row) => insertQuery(database, row)),
-        { isDroppable: true },
-      );
+      const inserts = rows.map((row) => {
+        const keeps = sql`from organization where id = ${row.organizationId} and keeps_conversations = 1`;
+        return sql`${CONVERSATION.insertFrom(sql`${keeps} ${database.sharedLock()}`, row)} on conflict do nothing`;
+      });
+      await database.write(inserts, { isDroppable: true });
     },
     async find(key: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
       return (await database.readRows(CONVERSATION)`select * ${present(key, retentionMs)}`)[0];
@@ -50,12 +52,6 @@ export function conversationRows(database: Database) {
     removeOf: (organizationId: string, untilMs: number, limit: number) =>
       database.remove(CONVERSATION, sql`organization_id = ${organizationId} and ended_at <= ${untilMs}`, limit),
   };
-}
-
-/** Locks the row of the organization against changes, so that disabling storage waits for this insert or precedes it. */
-function insertQuery(database: Database, row: ConversationRow) {
-  const keeps = sql`from organization where id = ${row.organizationId} and keeps_conversations = 1`;
-  return sql`${CONVERSATION.insertFrom(sql`${keeps} ${database.sharedLock()}`, row)} on conflict do nothing`;
 }
 
 function since(database: Database, retentionMs: number) {

@@ -115,7 +115,7 @@ export async function walkBack(
 ): Promise<string | null> {
   const startedAtMs = performance.now();
   const floorId = await floorOf(database, filter, open);
-  let to = before ?? newestId(filter);
+  let to = before ?? idAt(filter.toMs ?? Date.now() + AHEAD_MS);
   let lengthMs = FIRST_WINDOW_MS;
   let shortestMs = Number.POSITIVE_INFINITY;
   while (floorId !== undefined && to > floorId) {
@@ -133,10 +133,6 @@ export async function walkBack(
   }
   if (before !== null) searchedTime(before);
   return null;
-}
-
-function newestId({ toMs }: RequestFilter): string {
-  return idAt(toMs ?? Date.now() + AHEAD_MS);
 }
 
 async function searchRequests(database: Database, search: RequestSearch) {

@@ -16,15 +16,6 @@ function fromWorkerError({ name, message, ...rest }: WorkerError): Error {
 
 const WORKER = new URL(import.meta.url.endsWith(".ts") ? "./worker.ts" : "./worker.js", import.meta.url);
 
-/**
- * Returns the environment of a thread: only the process's compile cache, which threads do not inherit. Without it each
- * thread would strip the types of its sources again and keep the 20 to 50 MiB that the stripper uses.
- */
-function environmentOfWorker(): NodeJS.ProcessEnv {
-  const directory = getCompileCacheDir();
-  return directory === undefined ? {} : { NODE_COMPILE_CACHE: dirname(directory) };
-}
-
 interface Waiting {
   resolve: (result: never) => void;
   reject: (error: unknown) => void;
@@ -85,12 +76,14 @@ export class WorkerLink {
 
   #start(): Worker {
     if (this.#worker !== undefined) return this.#worker;
-    // The worker inherits no loader or flag of the process.
+    // The worker inherits no loader or flag of the process, but its compile cache: otherwise each thread would strip the types
+    // of its sources again and keep the 20 to 50 MiB that the stripper uses.
+    const cache = getCompileCacheDir();
     const options = {
       name: this.#name,
       workerData: this.#options,
       execArgv: [],
-      env: environmentOfWorker(),
+      env: cache === undefined ? {} : { NODE_COMPILE_CACHE: dirname(cache) },
       resourceLimits: { maxYoungGenerationSizeMb: YOUNG_GENERATION_MIB_MAX },
     };
     const worker = new Worker(WORKER, options);
