@@ -116,7 +116,7 @@ function claimsFault({ sub, client_id, jti, aud, exp, nbf, iat }: JsonObject, no
     if (typeof value !== "string" || value === "") return `its claim ${name} is not a text`;
   }
   if (String(sub).length > SUBJECT_CHARACTERS_MAX || /[\p{Cc}\p{Cs}]/u.test(String(sub))) {
-    return "its subject is longer than 255 characters, or not on one line";
+    return "its subject is longer than 255 characters, or contains control characters or half of a surrogate pair";
   }
   const audiences: unknown[] = Array.isArray(aud) ? aud : [aud];
   if (!audiences.every((one) => typeof one === "string")) return "its audience is neither a text nor a list of texts";

@@ -26,6 +26,11 @@ export function printable(text: string, charactersMax: number): string {
   return cut.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "\uFFFD");
 }
 
+/** Tells whether both stores can keep a text as it is: UTF-8 has no half of a surrogate pair, PostgreSQL's text no NUL. */
+export function isStorable(text: string): boolean {
+  return text.isWellFormed() && !text.includes("\0");
+}
+
 /** Returns the JSON type of a value with its article. */
 export function typeOf(value: unknown): string {
   if (value === undefined) return "nothing";

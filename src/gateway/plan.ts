@@ -2,7 +2,7 @@ import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import type { Principal } from "../api/principal.ts";
 import { type TASKS, type Task, taskOf, workOf } from "../api/tasks.ts";
 import type { StatedOutput } from "../api/wire.ts";
-import { printable } from "../api/wording.ts";
+import { isStorable, printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
 import type { HoldFacts } from "../credits/facts.ts";
@@ -107,13 +107,24 @@ export function labelsOf(
 ): HoldFacts["metadata"] {
   const isUserPinned = pins !== null && Object.hasOwn(pins, "user");
   const hasUser = user !== undefined && user !== "" && metadata?.user === undefined && !isUserPinned;
-  if (!hasUser && requested === id && pins === null) return metadata;
-  return {
+  if (!hasUser && requested === id && pins === null) return metadata && storable(metadata);
+  return storable({
     ...metadata,
     ...pinnedLabels(metadata, pins ?? {}),
     ...(hasUser && { user: user.slice(0, LABEL_CHARACTERS_MAX) }),
     ...(requested !== id && { requested_model: requested.slice(0, LABEL_CHARACTERS_MAX) }),
-  };
+  });
+}
+
+/**
+ * Replaces what the stores cannot keep by U+FFFD. Budgets count by these texts, so they must come back from the store as they
+ * went in; a cut through an emoji, as `slice` makes, is no reason to refuse a request.
+ */
+function storable(labels: Record<string, string>): Record<string, string> {
+  const pairs = Object.entries(labels);
+  if (pairs.flat().every(isStorable)) return labels;
+  const kept = (text: string) => text.toWellFormed().replaceAll("\0", "\uFFFD");
+  return Object.fromEntries(pairs.map(([key, value]) => [kept(key), kept(value)]));
 }
 
 /** Returns the labels that a caller cannot choose. Throws invalid_value if the request states another value of one. */

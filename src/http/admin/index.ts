@@ -5,6 +5,7 @@ import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import { shareOwnerOf } from "../../admin/sessions.ts";
 import { type Permission, permits } from "../../api/admin/roles.ts";
 import { compileCheck, refuseIf } from "../../api/validation.ts";
+import { isStorable } from "../../api/wording.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
 import { knownOrganization } from "../../operations/core.ts";
@@ -68,7 +69,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     checkQuery(query);
     if (bodySchema !== undefined || request.body !== undefined) checkBody(request.body);
     const params = request.params as OperationCall["params"];
-    refuseNul([params, query, request.body]);
+    refuseUnstorable([params, query, request.body]);
     const who = request.caller?.administrator ?? null;
     const may = (permission: Permission) => permits(who?.role ?? null, permission);
     const isOfOrganization = path.startsWith("/organizations/:id");
@@ -135,12 +136,12 @@ function queryOf(schema: TSchema, query: Record<string, unknown>): Record<string
   );
 }
 
-/** Throws invalid_value for text with the NUL character, which PostgreSQL cannot store. */
-function refuseNul(value: unknown): void {
-  if (typeof value === "string" && value.includes("\0")) {
-    throw new ApiError("invalid_value", "Text must not contain the NUL character.");
+/** Throws invalid_value for text that would come back from a store as another one. */
+function refuseUnstorable(value: unknown): void {
+  if (typeof value === "string" && !isStorable(value)) {
+    throw new ApiError("invalid_value", "Text must contain neither the NUL character nor half of a surrogate pair.");
   }
-  if (typeof value === "object" && value !== null) for (const member of Object.values(value)) refuseNul(member);
+  if (typeof value === "object" && value !== null) Object.entries(value).flat().forEach(refuseUnstorable);
 }
 
 /** Runs an operation, with an Idempotency-Key once: repetitions get the first response again, without its secret. */
