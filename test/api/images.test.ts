@@ -43,6 +43,7 @@ const BEHAVIOURS: Record<string, Behaviour> = {
   negative: making(usage({ output_tokens: -1 })),
   nonsense: making({ usage: { input_tokens: "many", output_tokens: null } }),
   large: making({ size: "1792x1024", quality: "hd" }),
+  low: making({ quality: "low" }),
   generous: making({ data: [image(0), image(1), image(2)] }),
   stingy: making({ data: [image(0)] }),
   addresses: making({ data: [{ url: "https://images.example/1.png", revised_prompt: "a red cat" }] }),
@@ -72,7 +73,7 @@ beforeAll(async () => {
     ...["reporting", "excessive", "negative", "nonsense"].map((id) =>
       model(`${id}-tokens`, BY_TOKEN, [id], { maxOutputTokens: TOKENS_MOST }),
     ),
-    ...["plain", "large"].map((id) => model(`${id}-sized`, BY_IMAGE, [id])),
+    ...["plain", "large", "low"].map((id) => model(`${id}-sized`, BY_IMAGE, [id])),
     model("listed", { input: 0, images: { "1024x1024": 1, hd: 4 } }, ["plain"]),
     model("second", ONE, ["broken", "plain"]),
     { ...model("foreign", ONE), routes: [{ provider: "foreign", model: "gpt-image-1" }] },
@@ -166,6 +167,8 @@ describe("The charge is", () => {
   test.each([
     ["the price of its size and quality", "plain-sized", { size: "1792x1024", quality: "hd" }, 3],
     ["the price of its size if its quality has none", "plain-sized", { size: "1024x1024", quality: "low" }, 1],
+    ["the dearest of a size if nobody says the quality", "plain-sized", { size: "1024x1024" }, 2],
+    ["that of the stated size and the quality in the answer", "low-sized", { size: "1024x1024" }, 1],
     ["perImage for a size without a price", "plain-sized", { size: "512x512", quality: "hd" }, 5],
     ["the highest possible price if nobody says what was made", "plain-sized", { n: 2 }, 10],
     ["the price of what the provider made", "large-sized", {}, 3],
@@ -190,6 +193,7 @@ describe("The hold is", () => {
   test.each([
     ["that of the stated size and quality", { size: "1792x1024", quality: "hd", n: 2 }, "plain-sized", 6],
     ["that of the highest possible price", { quality: "hd" }, "plain-sized", 5],
+    ["that of the dearest entry where one surely names the image", { size: "1024x1024" }, "plain-sized", 2],
     ["the tokens of all images", { n: 3 }, "reporting-tokens", 3 * TOKENS_MOST + 2 * (5 + 8 + 256)],
   ])("%s.", async (_name, fields, model, credits) => {
     const poor = await makeOrganization(service, String(credits - 1));

@@ -26,7 +26,7 @@ export function planImages(gateway: TaskPlanner, call: GatewayCall<"image">): Pl
     estimate: { ...estimate, most: estimate.most + ADDED_TOKENS_MOST },
     send: async (provider, route, maxTokens) => {
       const answer = await plan.send(provider, route, maxTokens);
-      return { ...answer, chunks: priced(answer.chunks, route) };
+      return { ...answer, chunks: priced(answer.chunks, route, request) };
     },
   };
 }
@@ -38,28 +38,38 @@ type Kind = { [Part in "quality" | "size"]?: unknown };
 
 /**
  * Returns a route at the prices of the image that is asked for. Where the request leaves its size or quality to the upstream,
- * all possible prices stay, and the highest applies unless the answer states what was made.
+ * all possible prices stay, and the highest applies unless the answer states what was made. The route's own price is possible
+ * where no entry surely names the image.
  */
 function routeFor(route: Route, request: ImageRequest): Route {
   const { serviceTiers = {}, ...others } = route;
-  const possible = Object.entries(serviceTiers).filter(([name]) => isOf(name, request, isOpen));
-  const isCertain = possible.length > 0 && possible.every(([name]) => isOf(name, request));
-  const lists = isCertain ? mostSpecific(possible).slice(0, 1) : possible;
+  const possible = mostSpecific(Object.entries(serviceTiers).filter(([name]) => isOf(name, request, isOpen)));
+  const sure = possible.findIndex(([name]) => isOf(name, request));
+  // An entry that surely applies excludes those that are less exact.
+  const lists = sure === -1 ? possible : possible.slice(0, sure + 1);
   return {
     ...others,
-    ...dearestList([...(isCertain ? [] : [route]), ...lists.map(([, list]) => list)]),
-    ...(!isCertain && possible.length > 0 && { serviceTiers: Object.fromEntries(possible) }),
+    ...dearestList([...(sure === -1 ? [route] : []), ...lists.map(([, list]) => list)]),
+    ...(sure !== 0 && lists.length > 0 && { serviceTiers: Object.fromEntries(lists) }),
   };
 }
 
 /** Tells whether a request leaves a part to the upstream. */
 const isOpen = (stated: unknown) => stated === undefined || stated === "auto";
 
-/** Adds to the fields of an answer which of the route's prices they choose. */
-async function* priced(chunks: ProviderAnswer["chunks"], { serviceTiers = {} }: Route): ProviderAnswer["chunks"] {
+/** Adds to the fields of an answer which of the route's prices they choose, with what the request states where they are silent. */
+async function* priced(
+  chunks: ProviderAnswer["chunks"],
+  { serviceTiers = {} }: Route,
+  request: ImageRequest,
+): ProviderAnswer["chunks"] {
+  const [askedQuality, askedSize] = [request.quality, request.size].map((part) => (isOpen(part) ? undefined : part));
   for await (const batch of chunks) {
     yield batch.map((chunk: UpstreamChunk) => {
-      const [tier] = mostSpecific(Object.entries(serviceTiers).filter(([name]) => isOf(name, chunk.whole ?? {})));
+      const { quality, size } = chunk.whole ?? {};
+      if (quality === undefined && size === undefined) return chunk;
+      const made = { quality: quality ?? askedQuality, size: size ?? askedSize };
+      const [tier] = mostSpecific(Object.entries(serviceTiers).filter(([name]) => isOf(name, made)));
       return tier === undefined ? chunk : { ...chunk, service_tier: tier[0] };
     });
   }
