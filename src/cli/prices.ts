@@ -37,8 +37,8 @@ const HEADINGS = [
   ...["MODEL", "ROUTE", "FROM", "TIER", "PROMPT"],
   ...["INPUT", "CACHED", "WRITTEN", "OUTPUT", "REASONING", "OTHER"],
 ];
-const LEGEND = `Prices are credits per million tokens; those of requests, searches and images credits each. CACHED and WRITTEN are input
-that the provider reads from its cache and writes to it. FROM is the day on which a price takes effect.`;
+const LEGEND = `Prices are credits per million tokens; those of requests, searches, images, characters and seconds credits each. CACHED
+and WRITTEN are input that the provider reads from its cache and writes to it. FROM is the day on which a price takes effect.`;
 
 /** Formats prices for people. */
 export function pricesTable(rows: readonly RoutePrices[]): string {

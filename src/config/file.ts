@@ -88,11 +88,19 @@ function treeOf(name: string, document: Document): object {
   }
 }
 
+/** Far more than any setting needs; an alias can stand within its own anchor. */
+const DEPTH_MAX = 64;
+
 interface Reading extends Required<Omit<ParseOptions, "only">> {
   place(path: Path): string;
 }
 
 function settle(value: unknown, path: Path, reading: Reading): unknown {
+  if (path.length > DEPTH_MAX) {
+    throw new OperatorError(
+      `${reading.place(path)}: the values are nested more than ${DEPTH_MAX} deep, or contain themselves.`,
+    );
+  }
   if (typeof value === "string")
     return path.some((step) => reading.unread.has(step)) ? value : fillIn(value, path, reading);
   if (isScalar<number>(value)) return isDecimal(reading.schemaAt(path)) ? decimalText(value) : value.value;

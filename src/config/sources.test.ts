@@ -49,6 +49,10 @@ models:
   test("values that are nested too deeply are refused in one line", () => {
     expect(lineOf(() => load("[".repeat(200_000)))).toMatch(/^tollgate\.yaml(:1)?: /);
   });
+
+  test("an alias within its own anchor is refused in one line", () => {
+    expect(lineOf(() => load("x: &a [*a]"))).toMatch(/^tollgate\.yaml(:1)?: the values .* contain themselves\.$/);
+  });
 });
 
 describe("the file", () => {

@@ -219,13 +219,15 @@ function refusal(
   }
   const required = boundsOfAll(needs, null).least;
   const { available, reach, budget } = outcome;
+  // The balance is named first: a cap that falls short as well only bounds what is affordable.
+  const rest = budget === undefined ? available : reach;
   const fields: ErrorFields = {
-    credits_available: creditsFromMicro(reach),
+    credits_available: creditsFromMicro(rest),
     credits_required: creditsFromMicro(required),
     ...limitFields(budget),
   };
   const credits = limitName(budget);
-  const figures = `${formatCredits(required)} credits are needed and ${formatCredits(reach)} are available`;
+  const figures = `${formatCredits(required)} credits are needed and ${formatCredits(rest)} are available`;
   const headers = { "x-credits-available": formatCredits(available), ...budgetHeaders(budget) };
   if (outcome.outcome === "busy") {
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;

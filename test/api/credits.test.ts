@@ -98,6 +98,14 @@ test("429 is the answer while running requests hold the credits, and a later req
   expect((await complete(organization.token, "quick", 50)).status).toBe(200);
 });
 
+test("Where the balance and a cap fall short, the refusal names the balance and its amount.", async () => {
+  const organization = await makeOrganization(service, "30");
+  const { token } = await makeToken(service, organization.id, { cap: 20 });
+  const error = await errorOf(await complete(token, "quick", 100));
+  expect(error).toMatchObject({ code: "insufficient_credits", limit_source: "organization", credits_available: 30 });
+  expect(error.message).toContain("30 are available");
+});
+
 test("Requests beyond a token's cap get 429 while others run, and 402 when the cap is spent.", async () => {
   const organization = await makeOrganization(service, "1000");
   const { token } = await makeToken(service, organization.id, { cap: 100 });

@@ -127,6 +127,7 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
     const statement = page.locator(".card", { has: page.getByRole("heading", { name: "Statement" }) });
     await statement.getByLabel("Period (UTC)").selectOption(month);
     await statement
+      .getByRole("row")
       .getByText(/, 00:0\d:\d\d UTC/)
       .first()
       .waitFor();

@@ -143,7 +143,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     expect(await page.title()).toBe("Requests · Tollgate");
     await page.keyboard.press("Escape");
     await dialog.waitFor({ state: "detached" });
-    await page.getByRole("link", { name: "Audit log" }).click();
+    await page.getByRole("link", { name: "Audit log", exact: true }).click();
     await row("Prompts and answers viewed").first().getByText("Operator").waitFor();
   });
 

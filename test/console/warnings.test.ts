@@ -81,7 +81,7 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
   let secret: string;
 
   test("The operator adds a webhook, sees its secret once, and sends it a test event.", async () => {
-    await page.getByRole("link", { name: "Warnings" }).click();
+    await page.getByRole("link", { name: "Warnings", exact: true }).click();
     await page.getByText("No receivers").waitFor();
     await press("Add receiver");
     await dialog().getByLabel("Name").fill("Operations");
@@ -187,7 +187,7 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     const auditor = await service.tollgate<{ token: string }>("operator", "create", "Ada", "--role", "auditor");
     const reader = await visit(browser, service);
     await signIn(reader.page, auditor.token);
-    await reader.page.getByRole("link", { name: "Warnings" }).click();
+    await reader.page.getByRole("link", { name: "Warnings", exact: true }).click();
     await reader.page.getByRole("link", { name: "Customer" }).waitFor();
     await reader.page.getByRole("link", { name: "Service" }).click();
     await reader.page.getByText(`${new URL(target).origin}/secr…`).waitFor();
