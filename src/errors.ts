@@ -1,4 +1,8 @@
-/** The catalog of all errors of the API, by code. Messages are public. A test compares it with `docs/errors.md`. */
+/**
+ * The catalog of all errors of the API, by code. `docs/errors.md` lists the same rows, and a test compares the two. The
+ * message of a row is the default; code that throws an error may give a more precise one. Messages are public. Internal
+ * details belong in `cause`, which is only logged.
+ */
 interface ErrorRow {
   status: number;
   type: string;

@@ -44,6 +44,7 @@ export function adminKeysOver({ rows, log }: { rows: AdminKeyRows; log: Log }) {
     /** Stores a response, which must contain no secret. Never rejects, since the change is already made. */
     answer: (name: AdminKeyName, status: number, answer: unknown) =>
       logged(rows.answerAdminKey(name, status, JSON.stringify(answer ?? null))),
+    /** Frees the key of a request that was refused and changed nothing. Never rejects. */
     free: (name: AdminKeyName) => logged(rows.freeAdminKey(name)),
     /** Marks a failed request, whose outcome is not known. Never rejects. */
     interrupt: (name: AdminKeyName) => logged(rows.interruptAdminKey(name)),

@@ -43,6 +43,7 @@ const PREFIX = "identity";
  */
 export class Identities {
   readonly #options: IdentitiesOptions;
+  /** Verified tokens by their hash, so that the cache contains no secrets. */
   readonly #verified = new LRUCache<string, CachedJwt>({ max: VERIFIED_MAX });
   /** Hashes of the token rows that exist. */
   readonly #booked = new LRUCache<string, true>({ max: BOOKED_MAX });

@@ -10,6 +10,7 @@ export interface IssuerKeysOptions {
   rows: Pick<IdentityRows, "issuerKeys" | "claimIssuerKeys" | "storeIssuerKeys">;
   /** Issuers whose tokens are accepted now. */
   issuers: () => readonly string[];
+  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
 }

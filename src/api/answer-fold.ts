@@ -19,6 +19,7 @@ export class AnswerFold {
   /** The whole answer on the upstream's own wire, if the request went out on that wire and the answer is not streamed. */
   document: Readonly<Record<string, unknown>> | undefined;
   vectors: readonly EmbeddingVector[] | undefined;
+  /** Null where there are none. */
   logprobs: Logprobs | null = null;
   readonly #calls = new Map<number, ToolCall>();
   readonly #media: Fields = {};

@@ -1,7 +1,10 @@
 const BUCKETS_PER_DOUBLING = 4;
 const BOUND_MS_MAX = 600_000;
 
-/** Bucket bounds of the time to the first token: four per doubling give values within 10 % from 20 ms on. */
+/**
+ * Bucket bounds of the time to the first token, in milliseconds. Four buckets per doubling give values within 10 % from
+ * 20 ms on. The number of a bucket is the number of bounds at or below the time.
+ */
 export const FIRST_TOKEN_BOUNDS_MS: readonly number[] = bounds();
 
 function bounds(): number[] {

@@ -43,7 +43,10 @@ export function detailsOf(value: unknown): JsonObject {
   return isObject(value) ? value : {};
 }
 
-/** Reads the arguments of a tool call; other text than an object, which was cut, is kept as Anthropic proposes. */
+/**
+ * Reads the arguments of a tool call. Text that is no object, because the answer may have ended in the middle of it, is kept
+ * under a name that Anthropic's documentation proposes.
+ */
 export function argumentsObject(text: string): JsonObject {
   const given = text.trim() === "" ? {} : parseJson(text);
   return isObject(given) ? given : { INVALID_JSON: text };

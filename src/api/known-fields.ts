@@ -55,7 +55,11 @@ export function compileKnown<Schema extends TSchema>(schema: Schema): (value: un
   };
 }
 
-/** Compiles a schema to a function that copies a body with only the fields of the schema; null counts as absent. */
+/**
+ * Compiles a schema to a function that copies a parsed body, valid or not, with only the fields of the schema, so that no
+ * others reach an upstream or the store. `null` counts as absent, except in data without named fields, such as JSON
+ * schemas and the input of tools. Fields in `silent`, such as `messages.tool_calls.index`, are left out without a note.
+ */
 export function compileCopy(schema: TSchema, silent: readonly string[] = []): Copy {
   let copy: Copy | undefined;
   return (value, unknown) => {

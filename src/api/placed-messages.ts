@@ -17,6 +17,10 @@ export class PlacedMessages {
     return made;
   }
 
+  /**
+   * Returns the wire's path of the message or the part in a path of the internal form, and the rest of that path. Undefined
+   * for a path that has neither.
+   */
   find(param: string): { path: string; rest: string; isPart: boolean } | undefined {
     const [, index, partIndex, rest = ""] = MESSAGE_PARAM.exec(param) ?? [];
     const message = this.messages[Number(index)];

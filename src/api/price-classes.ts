@@ -1,4 +1,7 @@
-/** Everything with a price: classes of tokens (`direction`), parts of these classes (`partOf`), and calls. */
+/**
+ * Everything that can have a price: classes of tokens, parts of these classes with a price of their own, and calls. This
+ * table is the only place that lists them. A class is a class of tokens (`direction`), a part of one (`partOf`), or a call.
+ */
 export const PRICE_CLASSES = {
   input: {
     code: "i",

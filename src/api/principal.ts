@@ -77,5 +77,6 @@ export interface Principal {
   keepsConversations: boolean;
   /** True if items of the organization's responses are kept, so that its requests can refer to them. */
   keepsResponses: boolean;
+  /** Null: none. */
   pins: Pins | null;
 }

@@ -136,7 +136,10 @@ function visitAudio({ transcript, ...rest }: { transcript?: unknown }, visitor: 
   visitOther(typeof transcript === "string" ? rest : { transcript, ...rest }, visitor);
 }
 
-/** Visits the text of a value that is not counted already. Does not recurse: an upstream chooses the depth. */
+/**
+ * Visits the text of a value but for the parts that are counted already. Does not recurse, because an upstream chooses the
+ * depth.
+ */
 function visitOther(root: unknown, visitor: SentTextVisitor, counted: Pick<Set<unknown>, "has"> = NOTHING): void {
   const open: { field: string; value: unknown }[] = [{ field: "", value: root }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {

@@ -78,6 +78,7 @@ interface Decoded {
 /** The bound that a request states for its answer, and the field that states it. */
 export interface StatedOutput {
   param: string;
+  /** Undefined if the request states no bound. */
   tokens: number | undefined;
   /** True if the setting `completions.maxTokens` limits it; all other bounds are lowered to what the model allows. */
   isLimitedBySetting: boolean;

@@ -11,6 +11,7 @@ const RECORDS_MAX = 100;
 interface ResumptionsOptions {
   rows: Pick<AdminRows, "audit">;
   circuits: Pick<Circuits, "health" | "resume">;
+  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
 }

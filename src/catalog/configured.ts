@@ -245,7 +245,10 @@ function readPrice(key: string, { serviceTiers, images = {}, from, ...stated }: 
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
 
-/** Reads prices by the length of the prompt. What a tier does not state costs as much as for shorter prompts. */
+/**
+ * Reads the prices of a service tier by the length of the prompt. A class that is not stated for long prompts costs as much
+ * as for shorter ones. The usual prices apply to what the service tier does not state at all.
+ */
 function readTiers(
   key: string,
   statements: readonly StatedTiers[],
@@ -295,6 +298,7 @@ function quote(text: string): string {
   return quoted.length > 80 ? `${quoted.slice(0, 77)}…"` : quoted;
 }
 
+/** Throws OperatorError with one line about a mistake in the configuration. */
 function refuse(key: string, found: string, allowed: string): never {
   throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

@@ -40,7 +40,12 @@ const REQUESTS = "requests_kcount";
 /** Models that search on every request. The price data lists the fee of each search only as a fee for each request. */
 const ALWAYS_SEARCHES = /search-preview|deep-research|sonar/;
 
-/** Returns the highest known price of a provider's model at a time, in milliseconds since 1970, or why it has none. */
+/**
+ * Returns the known price of a provider's model at a time, in milliseconds since 1970, or why there is none. The price is
+ * never lower than the provider's own: the highest of prices that depend on the time of day, and the dated price that is in
+ * force. If the price rises with the length of the prompt, `prices` has the highest one, and `tiers` those of shorter
+ * prompts. Cached and written input without a price of its own costs as much as input, and reasoning as much as output.
+ */
 export function knownPrice(
   pricesId: string | undefined,
   model: string,
@@ -82,6 +87,7 @@ function pricesNow(prices: ModelInfo["prices"], nowMs: number): ListedPrice[] {
   return [...(dated === undefined ? [] : [dated]), ...daily].map((price) => price.prices);
 }
 
+/** Returns when the next dated price takes effect; undefined if there is none. */
 function nextStartMs(prices: ModelInfo["prices"], nowMs: number): number | undefined {
   const starts = Array.isArray(prices)
     ? prices.map(startOf).filter((ms) => ms > nowMs && ms < Number.POSITIVE_INFINITY)

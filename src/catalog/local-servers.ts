@@ -35,7 +35,11 @@ const DETAILED_MODELS_MAX = 50;
 const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const NAME = /^[^\s\p{Cc}]{1,180}$/u;
 
-/** Requests the model lists of all servers in parallel. Returns those that answer in time, except Tollgate itself. */
+/**
+ * Requests the model lists of all servers in parallel, within `timeoutMs`. Returns the servers that answer with a model list
+ * in time, except instances of this service. `ownPort` is the port of the service itself, which is not called. A server that
+ * does not answer is not an error.
+ */
 export async function findServers(
   servers: readonly LocalServer[],
   { ownPort, timeoutMs }: { ownPort: number | undefined; timeoutMs: number },

@@ -46,6 +46,7 @@ export interface CatalogModel {
 
 /** Lengths of an embedding model's vectors. */
 export interface EmbeddingSizes {
+  /** Default length; undefined if unknown. */
   dimensions?: number;
   /** Lengths that a request may ask for: some, or all up to the default. Undefined if the upstream decides. */
   choices?: readonly number[] | "shorter";

@@ -112,6 +112,7 @@ function placeToken(
   }
 }
 
+/** Returns the model of the example: a sandbox model if there is one, otherwise the first that is not deprecated. */
 function exampleModel(models: readonly CatalogModel[]): string | undefined {
   const isSandbox = ({ routes }: CatalogModel) => routes.some(({ providerId }) => providerId === SANDBOX_PROVIDER.id);
   return (models.find(isSandbox) ?? models.find(({ deprecatedSince }) => deprecatedSince === null) ?? models[0])?.id;

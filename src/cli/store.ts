@@ -216,6 +216,7 @@ async function verifyCopy(terminal: Terminal, flags: CommonFlags, place: Place):
   return await verifyAll(store, flags);
 }
 
+/** Verifies the books of a source or of a copy. Rejects with OperatorError if they do not balance. */
 async function expectBooks(terminal: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
   const found = await verifyCopy(terminal, flags, place);
   if (!found.ok) throw new OperatorError(`The books do not balance: ${found.violations[0]?.message ?? ""}`);

@@ -47,7 +47,10 @@ const OWN_KEYS: ReadonlySet<string> = new Set([
 /** A metric holds integers of this size exactly. */
 const HASH_BYTES = 6;
 
-/** Returns a hash by which nodes compare their configurations. Nothing of a secret can be guessed from it. */
+/**
+ * Returns a hash by which the configurations of nodes can be compared. Of a secret it contains only whether it is set, so
+ * that none can be guessed from it, and nothing of the keys that are each node's own.
+ */
 export function configurationHash(config: Config): number {
   const comparable = (value: unknown, path: Path): unknown => {
     if (OWN_KEYS.has(path.join("."))) return undefined;

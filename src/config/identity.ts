@@ -16,7 +16,10 @@ export interface ClaimedAccess {
   pins: Pins;
 }
 
-/** Returns the access by the first role of the issuer that matches verified claims; undefined if none does. */
+/**
+ * Returns the access that the claims of a verified token give, by the first role of its issuer that matches; undefined if none
+ * does. A role whose organization is in a claim does not match without this claim.
+ */
 export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
   for (const { when, role, organization } of roles) {
     if (!Object.entries(when).every(([name, value]) => [matchedClaim(claims, name)].flat().includes(value))) continue;

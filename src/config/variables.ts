@@ -57,6 +57,7 @@ export class Variables {
     return all.filter(({ length }) => length >= MASKED_CHARACTERS_MIN);
   }
 
+  /** Returns the SHA-256 of a file; undefined if it cannot be read. */
   hashOf(path: string): string | undefined {
     this.#files.add(path);
     try {

@@ -27,6 +27,7 @@ export interface BegunRequest {
   /** The trace context that the client sent; undefined if there is no valid one. */
   traceparent: string | undefined;
   tracestate: string | undefined;
+  /** Milliseconds since 1970. */
   startedMs: number;
 }
 
@@ -67,7 +68,11 @@ const MESSAGE_CHARACTERS_MAX = 500;
 /** Pattern of the route for paths that no other route has. */
 export const UNKNOWN_PATH = "/*";
 
-/** Begins to observe a request. Returns the function that records it when the response is closed. */
+/**
+ * Begins to observe a request; `url` is the pattern of its route. Returns the function to call when the response is closed: it
+ * records the request in the access log as soon as it is settled, and in the refusal log if it was rejected and its
+ * organization is known.
+ */
 export function beginAccess(
   sources: AccessSources,
   request: FastifyRequest,
@@ -115,6 +120,7 @@ function recordAccess(sources: AccessSources, request: FastifyRequest, entry: Ac
   });
 }
 
+/** Returns the fields of a completion in the access log. Those that do not apply are undefined, which JSON omits. */
 function loggedFields(
   { model, route, calls, startedMs, firstTokenAtMs, charge }: CompletionReport,
   modelName: string | null,

@@ -68,6 +68,7 @@ export function answered({
   };
 }
 
+/** Runs a decoded request. Rejects with the error that the client receives. */
 async function run(
   { gateway, running }: EndpointServices,
   request: FastifyRequest,
@@ -158,6 +159,7 @@ export function countHandler(
   };
 }
 
+/** Returns the most that a request may cost; null where it does not state it. Throws invalid_value. */
 function maxCostOf({ headers }: FastifyRequest): MicroCredits | null {
   const text = headers[MAX_COST];
   if (text === undefined) return null;

@@ -98,7 +98,11 @@ export const GOOGLE_KEY_HEADER = "x-goog-api-key";
 /** A token in the query of a URL, which clients of Google can send. */
 const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
 
-/** Removes a token from the query of a URL before it is logged, and makes it a header if that is allowed. */
+/**
+ * Removes a token from the query of a request to Gemini's API, before anything logs its URL, and returns the URL without it.
+ * If the configuration allows it, the token becomes the header `x-goog-api-key`; otherwise the query keeps an empty one, which
+ * is refused.
+ */
 export function takeQueryKey(request: Pick<IncomingMessage, "headers">, url: string, isAllowed: boolean): string {
   const [found, before = "", key = "", after] = QUERY_KEY.exec(url) ?? [];
   if (found === undefined) return url;
@@ -115,7 +119,11 @@ const CHALLENGE = 'Bearer realm="tollgate"';
 /** Headers in which the clients of Anthropic and Google send it. */
 const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
 
-/** Returns the token of a request's headers. Throws missing_token, or invalid_value if they contradict each other. */
+/**
+ * Returns the token of a request's header Authorization, x-api-key or x-goog-api-key. Several may have the same token. Throws
+ * missing_token, or invalid_value if the request has different tokens, two headers Authorization or a token in its query
+ * (RFC 6750, section 2).
+ */
 export function bearerToken(request: FastifyRequest): string {
   const header = request.headers.authorization;
   const name = API_KEY_HEADERS.find((one) => request.headers[one] !== undefined) ?? "";
@@ -159,6 +167,7 @@ export function withChallenge(error: unknown): unknown {
   return new ApiError(error.code, error.message, { headers: { "www-authenticate": challenge } });
 }
 
+/** Throws insufficient_scope if the token lacks the scope of an operation. */
 function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return;
   const message = `The access token lacks the scope \`${scope}\` that this operation requires.`;
@@ -210,7 +219,11 @@ export class Authenticator {
     this.#options = options;
   }
 
-  /** Returns the principal of a token's SHA-256, synchronously if it is cached. Throws or rejects with ApiError. */
+  /**
+   * Returns the principal of a token, synchronously if it is cached. Takes the token's SHA-256 in hexadecimal digits,
+   * undefined for text that cannot be a token. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
+   * `organization_paused`), and rejects with StoreUnavailableError if the store is not available.
+   */
   authenticate(key: string | undefined): Principal | Promise<Principal> {
     if (key === undefined) throw new ApiError("invalid_token");
     const nowMs = this.#options.clock();
@@ -235,6 +248,7 @@ export class Authenticator {
     return known.principal;
   }
 
+  /** Returns the version of the accounts; undefined if it must be read first. */
   #currentVersion(nowMs: number): number | undefined {
     if (this.#read === undefined) return undefined;
     const ageMs = nowMs - this.#read.askedAtMs;

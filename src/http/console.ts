@@ -24,7 +24,10 @@ const PAGES = [
   "/sign-in",
 ];
 
-/** Content security policy: resources of this service only, nothing inline, no embedding, no text as markup. */
+/**
+ * Content security policy of the console: resources of this service only, no inline scripts or styles, no embedding in
+ * other pages, and no text as markup (Trusted Types).
+ */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

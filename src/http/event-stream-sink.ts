@@ -27,6 +27,7 @@ export class EventStreamSink implements AnswerSink {
   readonly #wire: Wire;
   readonly #client: StreamClient;
   readonly #events: EventWriter;
+  /** Undefined before the answer is opened. */
   #encoder: EventEncoder | undefined;
   /** True after the finish reason: only the usage and the end follow. */
   #isFinished = false;

@@ -60,7 +60,11 @@ const API_SEGMENTS: ReadonlySet<string> = new Set([
 /** `Host` headers that are safe to repeat in a message. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
-/** Answers a request without a route: 405 or 426 if the path exists, otherwise 404 with the base URL or the routes. */
+/**
+ * Answers a request without a matching route: 405 with the allowed methods if the path exists, or 426 if the client asks
+ * there for a WebSocket, after which Codex sends requests instead; 404 otherwise. The 404 gives the base URL if the path
+ * lacks or repeats `/v1`, and else lists the available routes.
+ */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);
   const isPublic = isPublicPath(path);

@@ -53,6 +53,7 @@ export interface ServerOptions
   /** True if requests to Gemini's API may have the token in their query. */
   keyInQuery: boolean;
   bodyLimitBytes: number;
+  /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
   maxConnections: number;
   overload: Pick<Overload, "refusal" | "countConnection">;
@@ -280,7 +281,10 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   server.get("/docs/yaml", documentHandler(server, "yaml"));
 }
 
-/** Returns Fastify's `rewriteUrl`: it removes the base path, and tokens from URLs of Gemini's API. */
+/**
+ * Returns Fastify's `rewriteUrl`: it removes the base path from URLs, and tokens from those of Gemini's API. Proxies that
+ * strip the base path themselves work as well, because other URLs are unchanged.
+ */
 function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" | "keyInQuery">) {
   const path = new RegExp(`^${RegExp.escape(basePath)}(?:/|(?=\\?|$))`);
   return (request: IncomingMessage & { originalUrl?: string }) => {

@@ -11,6 +11,7 @@ export interface ConversationLogOptions {
   rows: Pick<ConversationRows, "insert">;
   /** The maximum size of one record is read at each use, because a reload changes it. */
   live: { readonly config: { conversations: { limitBytes: number } } };
+  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
   queueBytesMax?: number;

@@ -10,6 +10,7 @@ export interface ResponseItemsOptions {
   live: {
     readonly config: { responses: { keepHours: number; limitBytes: number }; conversations: { keepDays: number } };
   };
+  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
   waitMs?: number;

@@ -13,6 +13,7 @@ export interface RetentionOptions {
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
   /** Number of transitions of this process that the store has not accepted yet. */
   spooled: () => Promise<number>;
+  /** Milliseconds since 1970. */
   clock: () => number;
   /** Monotonic milliseconds. */
   now: () => number;

@@ -135,6 +135,7 @@ export const createBudget = sharedOperation({
   ],
 });
 
+/** Returns the limits that flags state; null if they state none. */
 function limitsIn(flags: Record<keyof typeof LIMIT_FLAGS, number | null>) {
   const limits = stated(flags);
   return Object.keys(limits).length === 0 ? null : limits;
@@ -172,6 +173,7 @@ export async function addBudget(core: BudgetCore, organizationId: string, terms:
   return row;
 }
 
+/** Throws invalid_value for a budget that would limit nothing. */
 function checkTerms({ amount, limits }: Pick<BudgetRow, "amount" | "limits">, param: string): void {
   if (amount !== null || limits !== null) return;
   throw new ApiError("invalid_value", `Invalid '${param}': a budget needs an amount, limits or both.`, { param });

@@ -21,6 +21,7 @@ export interface Core extends AuditTime {
   budgets: BudgetRows;
   directory: Directory;
   events: EventRows;
+  /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
   identityRows: IdentityRows;
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */

@@ -14,6 +14,7 @@ import type { TokenTerms } from "./token-terms.ts";
 export interface OwnBounds {
   countMax: number;
   scopes: readonly Scope[];
+  /** Null: every model. */
   models: readonly string[] | null;
   /** Highest spending cap; null: none is needed. */
   cap: MicroCredits | null;

@@ -14,6 +14,7 @@ export interface TokenTerms {
   name: string;
   /** Null: `DEFAULT_SCOPES`. */
   scopes: string[] | null;
+  /** Null: every model. */
   models: string[] | null;
   limits: Partial<LimitSettings> | null;
   expiresAtMs: number | null;

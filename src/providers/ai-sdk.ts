@@ -109,7 +109,10 @@ async function embed(upstream: Upstream, wire: EmbeddingWire, call: ProviderEmbe
 const INPUTS_A_CALL_MAX = 64;
 const CALLS_AT_ONCE = 4;
 
-/** Creates embeddings in as many calls as needed. The tokens are unknown if one call does not report them. */
+/**
+ * Creates embeddings with a package's model, in as many calls of the upstream as it needs for the inputs. The tokens are
+ * unknown if one call does not report them. Rejects with the first failure; aborting `signal` ends the calls that run.
+ */
 async function embedInCalls(
   model: EmbeddingModelV4,
   { options, inputsACall }: EmbeddingWire,
@@ -207,7 +210,11 @@ function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
 /** Number of nested `cause` errors that are searched, because packages wrap the errors of their fetch function. */
 const CAUSES_MAX = 8;
 
-/** Converts a package's error to an UpstreamError without its messages, which quote the answer. */
+/**
+ * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
+ * was aborted. The failure of the connection, if there was one, takes precedence over the package's error.
+ * The package's own messages are dropped, because they quote the answer.
+ */
 function toUpstreamError(error: unknown, { failure, scrub }: CallFetch, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   const known = failure ?? upstreamErrorIn(error);
@@ -228,7 +235,10 @@ const UNSUPPORTED_ERRORS = new Set([
   "AI_InvalidArgumentError",
 ]);
 
-/** Returns the body of an error in the first event of a stream, which some packages report as an answer. */
+/**
+ * Returns the body of an error that an upstream sent as the first event of a stream, which some packages report as an
+ * answer with an error status; undefined for any other error.
+ */
 function errorBodyOf(error: Error): string | undefined {
   if (error.name !== "AI_APICallError" || !("statusCode" in error) || !("responseBody" in error)) return undefined;
   const { statusCode, responseBody } = error;

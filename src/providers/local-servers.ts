@@ -5,6 +5,7 @@ import { type KnownProvider, OPENAI_COMPATIBLE } from "./registry.ts";
 export type LocalServer = Pick<KnownProvider, "id" | "name" | "kind" | "requestFormat"> &
   Partial<Pick<KnownProvider, "refuses">> & { baseUrl: string };
 
+/** One row per local model server, as each one's documentation describes it. */
 export const LOCAL_SERVERS: readonly LocalServer[] = [
   // https://docs.ollama.com/api/openai-compatibility
   local("ollama", "Ollama", 11_434, {

@@ -103,7 +103,11 @@ function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["
   return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
 }
 
-/** Returns a provider with a second wire, for requests on it and models that are only on it. Throws OperatorError. */
+/**
+ * Returns a provider with a second wire: requests on this wire pass to the upstream, and chat completions of models that
+ * the upstream serves on this wire only are translated to it. `settings.baseUrl` must be set. Throws OperatorError if a
+ * setting is wrong.
+ */
 export function withSecondWire(
   provider: Provider,
   secondWire: SecondWire,

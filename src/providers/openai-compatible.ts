@@ -45,7 +45,10 @@ export function createOpenAiCompatible(
   };
 }
 
-/** Creates a provider for Azure OpenAI (https://learn.microsoft.com/azure/ai-foundry/openai/latest). */
+/**
+ * Creates a provider for Azure OpenAI (https://learn.microsoft.com/azure/ai-foundry/openai/latest). Throws OperatorError if a
+ * setting is wrong.
+ */
 export function createAzure(settings: ProviderSettings, environment: Environment): Provider {
   const { id, apiKey, baseUrl, resourceName } = settings;
   if (baseUrl === null && !resourceName) {

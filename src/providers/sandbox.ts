@@ -27,7 +27,11 @@ const NO_FAULT = { events: [] };
 const NO_FIELDS = {};
 const MODELS = ["echo", "story", "fault"] as const;
 
-/** Creates the provider of the sandbox models: deterministic, without a network, with correct usage. */
+/**
+ * Creates the provider of the sandbox models: deterministic, without a network, with correct usage. `echo` answers with the
+ * last user message, `story` writes until `max_tokens`, and `fault` simulates the faults that its message names
+ * (sandbox/fault.ts). All three call tools and follow a `response_format` (sandbox/script.ts).
+ */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
   return {
     id,
@@ -108,6 +112,7 @@ async function* perform(
   }
 }
 
+/** Simulates a silent upstream. Rejects with UpstreamError `timeout` once the provider's own timeout has passed. */
 function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
   if (silenceMs === 0) return Promise.resolve();
   return sleep(Math.min(silenceMs, timeoutMs), undefined, { signal }).then(

@@ -74,7 +74,10 @@ const PART_CHARACTERS = 8;
 /** Space, and characters without a width. */
 const BLANK = /[\s\p{Cc}\p{Cf}]/u;
 
-/** Returns a function that removes parts of secrets in linear time, whatever their case and the space in them. */
+/**
+ * Returns a function that removes the parts of secrets from a text, whatever its case and the space in it: upstreams quote
+ * keys with their middle left out, in groups, or on several lines. The work is proportional to the length of the text.
+ */
 function partsRemover(secrets: readonly string[]): (text: string) => string {
   const parts = new Set(secrets.flatMap((secret) => partsOf(inked(secret).ink)));
   if (parts.size === 0) return (text) => text;
@@ -110,7 +113,10 @@ function partsOf(ink: string): string[] {
   return Array.from({ length: count }, (_, at) => ink.slice(at, at + PART_CHARACTERS));
 }
 
-/** Returns the scrub for a request's answers. With image addresses it hides what the upstream found at them. */
+/**
+ * Returns the scrub for the answers to a request. If the request sends an image by its address, the upstream's reasons are
+ * hidden, because they may reveal what the upstream found at that address.
+ */
 export function scrubFor({ messages }: Pick<UpstreamRequest, "messages">, scrub: Scrub): Scrub {
   if (firstAddress(messages) === undefined) return scrub;
   const reason =

@@ -18,10 +18,12 @@ export interface OverviewsOptions {
   rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
   refusals: Pick<RefusalRows, "days" | "organizations">;
   days: Pick<UsageDays, "usage">;
+  /** Milliseconds since 1970. */
   clock: () => number;
 }
 
 export interface OverviewRequest {
+  /** Null for all organizations. */
   organizationId: string | null;
   /** Providers' costs are for operators only. */
   forOperator: boolean;

@@ -9,6 +9,7 @@ export type Refusal = Omit<RefusalRow, "id" | "count">;
 
 export interface RefusalLogOptions {
   rows: Pick<RefusalRows, "insert" | "addToDays">;
+  /** Milliseconds since 1970. */
   clock: () => number;
   newId: () => string;
   log: Log;

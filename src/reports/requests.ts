@@ -21,6 +21,7 @@ import type { UsageEvent } from "../stores/queries/statement.ts";
 import type { Store } from "../stores/store.ts";
 import { retryJson } from "./statement.ts";
 
+/** A page of the request list. */
 export interface RequestListing extends RequestFilter {
   /** Any id of a request: its UUID, that of its answer, its `x-request-id`, or the provider's id. */
   requestId: string | null;
@@ -294,6 +295,7 @@ export interface ConversationsOptions {
   rows: ConversationRows;
   /** The time for which a conversation is stored is read at each use, because a reload changes it. */
   live: { readonly config: { conversations: { keepDays: number } } };
+  /** Milliseconds since 1970. */
   clock: () => number;
 }
 
@@ -305,6 +307,7 @@ export type Conversations = ReturnType<typeof conversationsOver>;
 export function conversationsOver({ rows, live, clock }: ConversationsOptions) {
   const retentionMs = () => live.config.conversations.keepDays * DAY_MS;
   return {
+    /** Finds the stored conversation of a request; undefined if there is none. */
     async find(organizationId: string, requestId: string): Promise<Conversation | undefined> {
       const row = await rows.find({ organizationId, holdId: requestId }, retentionMs());
       if (row === undefined) return undefined;

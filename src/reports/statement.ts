@@ -59,6 +59,7 @@ async function* pagesOf(
 
 export interface StatementSelection extends Period {
   organizationId: string;
+  /** Null for every kind. */
   kind: StatementEntry["kind"] | null;
 }
 

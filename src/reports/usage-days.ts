@@ -9,6 +9,7 @@ import type { Log } from "../telemetry/logger.ts";
 export interface UsageDaysOptions {
   rows: UsageRows;
   books: Pick<Books, "recordBalance">;
+  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
   everyMs?: number;

@@ -161,6 +161,7 @@ export const RECEIVER = declareTable("receiver", ["id"], {
   format: oneOf("format", RECEIVER_FORMATS),
   /** Its URL or mail address. */
   target: requiredText("target"),
+  /** Null: every kind. */
   kinds: nullable(json<EventKind[]>("kinds")),
   /** Those that sign its deliveries, the newest first; none for mail. */
   secrets: json<{ secret: string; endsAtMs: number | null }[]>("secrets"),

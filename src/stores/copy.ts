@@ -110,6 +110,7 @@ class StoreCopy {
     await this.#to.run(sql`delete from ${raw(name)} where ${condition}`);
   }
 
+  /** Reads pages in the order of the key. */
   async #copyRows(table: TableShape, condition: Sql): Promise<void> {
     const limit = SHORT_PAGES.get(table.name) ?? Math.floor(PAGE_CELLS / table.columns.length);
     const key = raw(table.key.join(", "));

@@ -18,6 +18,7 @@ export interface OpenStoreOptions extends StorePlace {
   creates: boolean;
   /** Opens an incomplete copy in PostgreSQL, too. Absent: no. */
   isCopyTarget?: boolean;
+  /** Milliseconds since 1970. */
   clock: () => number;
 }
 

@@ -261,6 +261,7 @@ export const TOKEN = declareTable("token", ["id"], {
   /** First characters of the token, to recognize it by. */
   prefix: requiredText("prefix"),
   scopes: json<Scope[]>("scopes"),
+  /** Null: every model. */
   models: nullable(json<string[]>("models")),
   /** Limits that differ from those of the service. */
   limits: nullable(json<Partial<LimitSettings>>("limits")),

@@ -133,6 +133,7 @@ export interface AccessLogSettings {
 }
 
 export interface AccessLogOptions extends AccessLogSettings {
+  /** Milliseconds since 1970. */
   clock: () => number;
   /** Numbers from 0 up to 1. */
   random: () => number;

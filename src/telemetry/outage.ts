@@ -9,6 +9,7 @@ export interface OutageOptions {
   level: "warn" | "error";
   /** Messages for the beginning, for each further minute with failures, and for the end. */
   texts: { begins: string; lasts: string; ends: string };
+  /** Milliseconds since 1970. */
   clock: () => number;
 }
 

@@ -46,6 +46,7 @@ export interface DispatcherOptions {
   rows: EventRows;
   accounts: Pick<AccountRows, "organization" | "token">;
   senderOf(format: ReceiverRow["format"]): Sender;
+  /** Milliseconds since 1970. */
   clock: () => number;
   /** Logs failures of the store. */
   outage: { failed(fields: object): void; succeeded(): void };

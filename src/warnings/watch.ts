@@ -43,6 +43,7 @@ export interface WatchOptions {
   deadLetters: () => Promise<number>;
   /** Name of this node, which has dead letters of its own. */
   node: string;
+  /** Milliseconds since 1970. */
   clock: () => number;
   outage: { failed(fields: object): void; succeeded(): void };
 }

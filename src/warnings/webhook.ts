@@ -15,6 +15,7 @@ const AT_ONCE_MAX = 10;
 
 export interface WebhookOptions {
   allowsPrivate: () => boolean;
+  /** Milliseconds since 1970. */
   clock: () => number;
   /** Time for an answer. */
   timeoutMs?: number;

@@ -174,12 +174,16 @@ function choiceOf(delta: object, finishReason: string | null, beside: Pick<Answe
   return JSON.stringify({ ...beside.choice, index: 0, delta, logprobs, finish_reason: finishReason });
 }
 
+/** Returns the content of a delta with no other field, as most have; undefined for another delta. */
 function onlyContentOf(delta: Delta): string | undefined {
   for (const field in delta) if (field !== "content") return undefined;
   return delta.content || undefined;
 }
 
-/** Removes the role, which was sent, and empty content, which would make the `null` beside a call a text. */
+/**
+ * Removes from a delta the role, which was sent when the stream opened, and empty content, which would turn the `null` of
+ * a tool call or a refusal into an empty text. Returns undefined when nothing is left.
+ */
 function withoutRole({ role: _sent, content, ...rest }: Delta): Delta | undefined {
   const hasOther = Object.values(rest).some((value) => value !== undefined && value !== null && value !== "");
   if (!content && !hasOther) return undefined;

@@ -12,7 +12,11 @@ import type {
   ToolCall,
 } from "./request.ts";
 
-/** Converts a valid request to the internal form, in place. Throws InvalidRequestError for a contradiction. */
+/**
+ * Converts a valid request to the internal form: functions and their calls to tools, custom tools to functions that are
+ * marked, and the allowed tools of a choice to the tools that are offered. It may change the request. Throws
+ * InvalidRequestError for fields that contradict each other.
+ */
 export function translateRequest(sent: SentRequest): ChatCompletionRequest {
   refuseIf(twoFormsIssue(sent));
   translateMessages(sent.messages as unknown as SentMessage[]);

@@ -107,7 +107,10 @@ function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): 
   return invalid("tool_choice.name", "'tools' has no tool with this name");
 }
 
-/** A hold covers `max_tokens`, which a budget of interleaved thinking could exceed ("Extended thinking"). */
+/**
+ * With interleaved thinking, Anthropic accepts a budget above `max_tokens`, and the whole context window bounds the answer
+ * ("Extended thinking"). A hold covers `max_tokens`, so the client has to raise it instead.
+ */
 function thinkingIssue({ thinking, max_tokens: maxTokens }: MessagesRequest): ValidationIssue | undefined {
   // A request to count tokens has no `max_tokens`.
   if (thinking?.type !== "enabled" || !(thinking.budget_tokens >= maxTokens)) return undefined;

@@ -118,7 +118,10 @@ class MessageBlocks {
     return this.#open?.type === "text" ? this.#open : this.#begin({ type: "text", text: "" });
   }
 
-  /** Adds streamed text of reasoning, and the blocks that it ends; a whole message repeats the text of its blocks. */
+  /**
+   * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
+   * it contains a whole message; the text is then that of the blocks.
+   */
   #addReasoning(text: string, details: readonly ReasoningDetail[]): void {
     const isRepeated = this.#open?.type !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
     if (text !== "" && !isRepeated) this.#addThinking(text);
@@ -142,7 +145,10 @@ class MessageBlocks {
     return block;
   }
 
-  /** Adds a part of a tool call. Parts of others wait until the open one is complete: blocks cannot overlap. */
+  /**
+   * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
+   * blocks cannot overlap.
+   */
   #addCall({ index, id = "", function: { name = "", arguments: text = "" } = {}, extra_content }: ToolCallDelta): void {
     let call = this.#calls.get(index);
     if (call === undefined) {

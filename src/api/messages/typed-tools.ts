@@ -1,7 +1,11 @@
 import { pick } from "../json.ts";
 import type { MessageTool } from "./request.ts";
 
-/** Tools that Anthropic defines and the client runs. Other providers get them as tools with a schema. */
+/**
+ * Tools that Anthropic defines and the client runs (Anthropic's documentation, "Bash tool", "Text editor tool", "Memory
+ * tool", "Computer use tool"). For other providers they become tools with a schema; their calls are `tool_use` blocks with the
+ * same name in any case.
+ */
 export const TYPED_TOOL = /^((bash|text_editor|memory|computer)|(computer|browser)_toolset)_(\d{8})$/;
 
 /** Types of the searches that Anthropic runs, of any version. */

@@ -4,7 +4,10 @@ import { detailsOf, type JsonObject, objectsIn, textOf } from "../json.ts";
 import { compileKnown } from "../known-fields.ts";
 import { Json, OptionalText, PartialObject, TaggedUnion, Typed } from "../schema.ts";
 
-/** Tools that OpenAI defines and the client runs. For other providers they become functions. */
+/**
+ * Tools that OpenAI defines and the client runs ("Shell", "Apply patch" and "Computer use" in OpenAI's documentation). For
+ * other providers a tool becomes a function, whose calls come back as items of the tool's own type.
+ */
 
 const ITEM = { id: OptionalText, status: OptionalText };
 const CALL = { ...ITEM, call_id: Type.String() };

@@ -32,6 +32,7 @@ export interface GaugeSources {
   server: Pick<Server, "runningRequests">;
   reloads: { readonly state: ConfigurationState };
   holdTimes: HoldTimes;
+  /** Milliseconds since 1970. */
   clock: () => number;
 }
 

@@ -27,6 +27,7 @@ export function operationOf(route: string | null, report: CompletionReport | und
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 interface RequestMetricsOptions {
+  /** Returns the id of a model in the catalog; undefined if there is none. */
   modelId(name: string): string | undefined;
   perDollar: number;
 }

@@ -11,6 +11,7 @@ type OpenTelemetryApi = typeof import("@opentelemetry/api");
 export interface SpanOptions {
   api: OpenTelemetryApi;
   tracer: Tracer;
+  /** Returns the id of a model in the catalog; undefined if there is none. */
   modelId(name: string): string | undefined;
 }
 

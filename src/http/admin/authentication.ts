@@ -88,7 +88,10 @@ export function cookieSecret(request: FastifyRequest, kind: CookieKind): string 
   return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
 }
 
-/** Sets a cookie, limited to the base path, that neither scripts nor other sites can use. A life of 0 clears it. */
+/**
+ * Sets a cookie, which neither scripts nor requests from other sites can use. A life of 0 clears it. It is limited to the base
+ * path, so that other services on the same host do not receive it.
+ */
 export function setCookie(
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   kind: CookieKind,

@@ -118,6 +118,7 @@ function connectionOf(
   };
 }
 
+/** Returns a check of an input against its schema, which throws the error of the first violation. */
 function checker(schema: TSchema): (value: unknown) => void {
   const check = compileCheck(schema);
   return (value) => refuseIf(check(value));
@@ -144,7 +145,10 @@ function refuseUnstorable(value: unknown): void {
   if (typeof value === "object" && value !== null) Object.entries(value).flat().forEach(refuseUnstorable);
 }
 
-/** Runs an operation, with an Idempotency-Key once: repetitions get the first response again, without its secret. */
+/**
+ * Runs an operation. A POST with an Idempotency-Key runs once: repetitions get the first response again, without a secret
+ * that it contained. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
+ */
 export async function handleOnce(services: AdminServices, endpoint: AdminEndpoint, call: AdminCall): Promise<unknown> {
   const handle = async () => {
     const answer = await endpoint.handle({ ...services, actor: actorOf(call.request) }, call);

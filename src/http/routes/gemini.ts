@@ -47,6 +47,7 @@ export const createGeminiContent: Endpoint = {
   },
 };
 
+/** Returns the model and the method of a path. Throws not_found for an unknown method. */
 function callOf({ params }: FastifyRequest): { model: string; method: string } {
   const { "*": call } = params as { "*": string };
   const colon = call.lastIndexOf(":");

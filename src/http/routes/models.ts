@@ -64,6 +64,7 @@ export const retrieveModel: Endpoint = {
   },
 };
 
+/** Returns the model of a path. Throws model_not_found if the caller may not use it, or it does not belong into a format. */
 function modelFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model {
   const { "*": id } = request.params as { "*": string };
   request.modelName = id;
@@ -77,6 +78,7 @@ function chats({ capabilities }: CatalogModel): boolean {
   return capabilities.has("chat");
 }
 
+/** Tells whether a client speaks Anthropic's API. Throws invalid_value for an unknown version. */
 function isOfMessages(request: FastifyRequest): boolean {
   refuseIf(messagesVersionIssue(request.headers));
   return namesMessagesVersion(request);

@@ -13,6 +13,7 @@ import { principalOf } from "../authentication.ts";
 import { reserveBytes } from "../body.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
+/** Bytes of kept items that one request may refer to. */
 const REFERRED_BYTES_MAX = 8 * 1024 * 1024;
 /** A conversation is stored shortly after its response, so one that is not found is looked up again. */
 const LOOKUPS_MAX = 3;
@@ -133,6 +134,7 @@ async function removeConversation(
   await conversations.removeOne(organizationId, requestId);
 }
 
+/** Returns the id of the response that a path names, and that of its request. Throws not_found. */
 function responseIdIn({ params }: FastifyRequest): { id: string; requestId: string } {
   const { "*": id } = params as { "*": string };
   const parts = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/.exec(id)?.slice(1);

@@ -36,6 +36,7 @@ export class AnswerReader {
     this.#wire = wire;
   }
 
+  /** Reads a part of a stream; undefined if it adds nothing to the answer. Throws UpstreamError if the answer failed. */
   readPart(part: LanguageModelV4StreamPart): UpstreamChunk | undefined {
     switch (part.type) {
       case "text-delta":
@@ -66,6 +67,7 @@ export class AnswerReader {
     }
   }
 
+  /** Reads an unstreamed answer as chunks. Throws UpstreamError if the answer failed. */
   readResult({ content, response, ...end }: LanguageModelV4GenerateResult): UpstreamChunk[] {
     const parts: LanguageModelV4StreamPart[] = [
       ...content.flatMap((part, index) => toStreamParts(part, String(index))),

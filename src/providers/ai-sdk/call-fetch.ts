@@ -31,8 +31,12 @@ interface CallFetchOptions {
   answersAtOnce?: number;
 }
 
-/** The fetch function of one call, by the rules of `http/`. It records its failure, which the packages wrap. */
+/**
+ * The fetch function of one call. It applies the rules of `http/` (timeouts, proxies, no redirects, bounded answers,
+ * back-pressure), rejects with UpstreamError, and records the failure, because the packages wrap it in errors of their own.
+ */
 export class CallFetch {
+  /** The failure of the connection; undefined if it has not failed. */
   failure: unknown;
   /** Tracks the reads of a streamed answer. The reader wraps each read in `demand.during`. */
   readonly demand = new Demand();
@@ -100,7 +104,10 @@ export class CallFetch {
     }
   };
 
-  /** Returns the body as a stream. A broken one ends as if complete: the packages' pipes would drop earlier data. */
+  /**
+   * Returns the body as a stream. If the connection breaks, the stream ends as if it were complete, because the packages'
+   * pipes would drop the data before an error. The failure is reported after that data has been read.
+   */
   #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
     const bounds = byteBoundsOf(type, this.scrub);
     const pieces: Uint8Array[] = [];
@@ -142,7 +149,10 @@ export class CallFetch {
   }
 }
 
-/** Tracks whether the reader waits for more than a package has buffered: its pipes are fed only on demand. */
+/**
+ * Tracks whether the reader of an answer is waiting for more than the package has buffered. Each pipe of a package takes
+ * and buffers a piece even while its reader is not reading, so the pipes are fed only while there is demand.
+ */
 export class Demand {
   /** True at first: some packages read the beginning of an answer before they return a stream. */
   #isThere = true;

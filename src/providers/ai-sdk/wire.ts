@@ -34,14 +34,19 @@ export interface Fit {
   ignored?: readonly string[];
 }
 
-/** One provider's wire, spoken by its AI SDK package: what the package cannot know. */
+/**
+ * One provider's wire, implemented by its AI SDK package. A wire adds only what the package cannot know: the source of the
+ * keys, the names of OpenAI's fields in the package's options, and the fields that the next turn must send back.
+ */
 export interface Wire {
   /** The npm packages: optional dependencies, loaded when a provider of the kind is first called. */
   packages: readonly string[];
   keys: readonly KindKey[];
   /** Returns the fault of the settings, worded to follow "the kind … "; undefined if they are valid. */
   fault(settings: ProviderSettings): string | undefined;
-  /** Called once per provider, which may keep credentials. `fetchToken` sends requests for access tokens. */
+  /**
+   * Called once per provider, so that it may keep credentials. `fetchToken` sends requests for access tokens.
+   */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Absent where the provider, or its package, has no embeddings. */
   embedding?: EmbeddingWire;

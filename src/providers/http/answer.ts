@@ -14,7 +14,10 @@ export const LONG_BYTES = 1024 * 1024;
 const ERROR_BYTES_MAX = 64 * 1024;
 const ERROR_TIME_MS = 5_000;
 
-/** Returns an answer whose status is 200 and that is not encoded; otherwise closes it and fails. */
+/**
+ * Returns an answer whose status is 200. Rejects with the failure of any other one; throws `malformed` if the body is
+ * encoded although the request accepts only `identity`. The body is then closed.
+ */
 export function accepted(answer: HttpAnswer, scrub: Scrub): HttpAnswer | Promise<never> {
   const { status, headers, body } = answer;
   if (status !== 200) {
@@ -87,7 +90,10 @@ export function lengthOf(pieces: readonly Buffer[]): number {
   return pieces.reduce((length, piece) => length + piece.length, 0);
 }
 
-/** Reads the body of an error answer, at most 64 KiB and five seconds. Never rejects: the status decides. */
+/**
+ * Reads the body of an error answer: at most 64 KiB, for at most five seconds. If the connection breaks, returns the bytes
+ * before the break. Never rejects, because the status alone determines the failure.
+ */
 async function readErrorText(body: HttpBody): Promise<string> {
   const pieces: Buffer[] = [];
   const timer = setTimeout(() => body.destroy(), ERROR_TIME_MS);

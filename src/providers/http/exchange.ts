@@ -213,7 +213,10 @@ class Exchange implements Dispatcher.DispatchHandler {
 
 const TIMEOUTS = new Set(["UND_ERR_CONNECT_TIMEOUT", "UND_ERR_HEADERS_TIMEOUT", "UND_ERR_BODY_TIMEOUT", "ETIMEDOUT"]);
 
-/** Converts a failure of the connection: `timeout`, `malformed`, or by its time `unavailable` or `failed`. */
+/**
+ * Converts a failure of the connection to an UpstreamError: `timeout`; `malformed` if the answer is not HTTP; otherwise
+ * `unavailable` before the answer's headers and `failed` after them.
+ */
 function connectionFailure(error: unknown, hasHeaders: boolean): UpstreamError {
   if (error instanceof UpstreamError) return error;
   const message = error instanceof Error ? error.message : String(error);

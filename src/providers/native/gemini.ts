@@ -6,7 +6,10 @@ import type { WireReader } from "../openai/answer.ts";
 import { endedWith, toFinishReason } from "../openai/chunks.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 
-/** Reads answers of the Gemini API (https://ai.google.dev/api/generate-content), each event a response. */
+/**
+ * Reads answers of the Gemini API (https://ai.google.dev/api/generate-content). Each event is a response of its own; a chunk
+ * contains the response that it was read from, without what the service states itself.
+ */
 export class GeminiReader implements WireReader {
   isFinished = false;
   #callCount = 0;
@@ -74,6 +77,7 @@ export class GeminiReader implements WireReader {
 /** Reasons by which a rule of the provider ends an answer ("FinishReason" in the reference). */
 const FILTERED = /^(?:IMAGE_)?(?:SAFETY|RECITATION|PROHIBITED_CONTENT)$|^(?:BLOCKLIST|SPII|LANGUAGE)$/;
 
+/** Throws UpstreamError for a reason by which an answer broke off. */
 function finishOf(reason: string, hasCalls: boolean): FinishReason {
   if (reason.startsWith("MALFORMED_")) throw endedWith(reason);
   if (reason === "STOP" && hasCalls) return "tool_calls";

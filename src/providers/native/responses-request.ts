@@ -19,7 +19,11 @@ const FIELDS: FieldSupport = {
   ...translating("verbosity", "tools.custom", "content.file", "content.file.file_url"),
 };
 
-/** Converts a chat completion to a body of the Responses API. Throws UpstreamError for what it cannot express. */
+/**
+ * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
+ * for models that only this API serves. Returns the names of the fields that it leaves out, which are hints. Throws UpstreamError
+ * `unsupported` if it cannot express the request.
+ */
 export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: string[] } {
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);

@@ -133,6 +133,7 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
     this.#isEnded = true;
   }
 
+  /** Splits off the events of further bytes, undefined at the end of the body. */
   #split(bytes: Buffer[] | undefined): void {
     if (bytes === undefined) {
       this.#end();

@@ -37,7 +37,10 @@ function othersOf(record: JsonObject, known: ReadonlySet<string>): JsonObject | 
   return others;
 }
 
-/** Converts the JSON of one answer to chunks. Only the first choice is read; unknown fields are passed on. */
+/**
+ * Converts the JSON of one answer to chunks. Other choices than the first and values of a wrong type are ignored; fields
+ * that the service does not know are passed on. Keeps the state that later events of the answer depend on.
+ */
 export class ChunkReader {
   isFinished = false;
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
@@ -46,6 +49,7 @@ export class ChunkReader {
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
 
+  /** Reads a streamed event; undefined if it has no choice and no usage. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined {
     const usage = toUsage(event.usage);
     const choice = firstChoice(event.choices);
@@ -57,6 +61,7 @@ export class ChunkReader {
     return this.#read(event, choice, choice.delta ?? messageOf(choice), usage, false);
   }
 
+  /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
   readAnswer(answer: JsonObject): UpstreamChunk[] {
     const choice = firstChoice(answer.choices);
     const message = choice && (choice.message ?? messageOf(choice));
@@ -213,7 +218,10 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
   insufficient_system_resource: "failed",
 };
 
-/** Converts a finish reason; an unknown one by the calls. Throws UpstreamError if the answer broke off. */
+/**
+ * Converts an upstream's finish reason to the API's. An unknown one becomes `tool_calls` after tool calls, otherwise `stop`.
+ * Throws UpstreamError if it means that the answer broke off.
+ */
 export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason {
   const word = value.toLowerCase();
   const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
@@ -229,7 +237,10 @@ export function endedWith(reason: string): UpstreamError {
 /** Fields whose text continues that of the piece before. */
 const GROWING = ["text", "summary", "data"];
 
-/** Collects OpenRouter's `reasoning_details`, which some models require back with the results of tool calls. */
+/**
+ * Collects OpenRouter's `reasoning_details`: signed reasoning, streamed in pieces. Some models require it to be sent back
+ * with the results of tool calls ("Preserving reasoning" in OpenRouter's guide).
+ */
 export class ReasoningDetails {
   readonly #details = new Map<string, Record<string, unknown>>();
   /** Digest of the reasoning that was passed on beside the details. */
@@ -241,6 +252,7 @@ export class ReasoningDetails {
     for (const piece of pieces.filter(isObject)) this.#addPiece(piece);
   }
 
+  /** Returns all details in order; undefined if there are none, or too many to be sent back. */
   all(): JsonObject[] | undefined {
     return this.#details.size === 0 || this.#length > EVENT_LENGTH_MAX ? undefined : [...this.#details.values()];
   }

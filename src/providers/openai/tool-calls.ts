@@ -4,7 +4,9 @@ import { isObject, type JsonObject, textOf } from "../../api/json.ts";
 interface OpenCall {
   /** Position among the answer's calls. */
   index: number;
+  /** The upstream's index; undefined if it sent none. */
   givenIndex: number | undefined;
+  /** The upstream's id; undefined if it sent none. */
   id: string | undefined;
   name: string;
   progress: ArgumentsProgress;

@@ -117,6 +117,7 @@ function soundOf(characters: readonly string[]): Buffer {
   return Buffer.concat([header, ...notes]);
 }
 
+/** Returns the seconds of a WAV file by its header. Throws UpstreamError for any other file. */
 function durationOf(file: Buffer): number {
   const format = file.indexOf("fmt ", 12, "latin1");
   const data = file.indexOf("data", 12, "latin1");

@@ -12,7 +12,11 @@ export interface Script {
 
 const TOKENS_MAX = 65_536;
 
-/** Writes the script of an answer: a tool call, JSON, or the given tokens. Throws UpstreamError like `exampleOf`. */
+/**
+ * Writes an answer's script of at most `max_tokens`, and at most 65,536: a tool call if the request has tools and allows one,
+ * JSON if the response format requires it, otherwise the given tokens up to a stop sequence. Throws UpstreamError
+ * `unsupported` if the sandbox cannot follow the schema.
+ */
 export function toScript(request: UpstreamRequest, tokens: Iterable<string>): Script {
   const tool = calledTool(request);
   const json = jsonOf(request, tool);
@@ -56,6 +60,7 @@ function take(tokens: Iterable<string>, count: number): { taken: string[]; isCut
   return { taken, isCut: false };
 }
 
+/** Returns the tokens before the first stop sequence; undefined if the text contains none. */
 function upToStop(tokens: readonly string[], stop: string | readonly string[] | undefined): string[] | undefined {
   const stops = (typeof stop === "string" ? [stop] : (stop ?? [])).filter((sequence) => sequence !== "");
   if (stops.length === 0) return undefined;
@@ -77,7 +82,11 @@ function jsonOf({ tools, response_format: format }: UpstreamRequest, tool: Tool 
 /** A word that may be the name of a function, by OpenAI's rules. */
 const NAME = /[\w.-]{1,64}/g;
 
-/** Chooses the tool to call: none after a result; otherwise the chosen one, one that the user names, or the first. */
+/**
+ * Chooses the tool that the sandbox calls, if any. After a tool's result it answers with text, so that an agent's loop
+ * ends. Otherwise `tool_choice` decides: a named tool is called; with "required" or "auto", or without a choice, the first
+ * tool whose name appears in the last user message, else the first one; with "none" no tool.
+ */
 function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | undefined {
   if (tools === undefined || tool_choice === "none" || messages.at(-1)?.role === "tool") return undefined;
   if (typeof tool_choice === "object") {

@@ -67,7 +67,10 @@ export function* story(seed: number): Generator<string, undefined> {
   }
 }
 
-/** Returns the first position of a text, or -1, in linear time (Knuth, Morris and Pratt, 1977). */
+/**
+ * Returns the position of the first occurrence of a text, or -1. Takes time in proportion to both lengths (Knuth, Morris
+ * and Pratt, 1977): `indexOf` takes seconds for long texts that nearly match.
+ */
 export function indexOfFirst(wanted: string, text: string): number {
   if (wanted === "") return 0;
   if (wanted.length > text.length) return -1;

@@ -80,6 +80,7 @@ export async function migrate({ durable: pool, place }: Pools, migrations: Migra
   });
 }
 
+/** Returns the migrations that were applied; undefined if the database has no schema. */
 async function appliedRows(pool: pg.Pool): Promise<AppliedMigration[] | undefined> {
   const [found] = await query<{ exists: boolean }>(pool, SCHEMA_EXISTS);
   return found?.exists === true ? appliedFrom(await query(pool, APPLIED)) : undefined;

@@ -28,6 +28,7 @@ export function monthDigestRows(database: Database) {
     /** Returns undefined if nothing was booked. */
     next: (organizationId: string) => nextMonth(database, organizationId),
     begin: (organizationId: string, next: NextMonth) => new MonthHash(organizationId, next),
+    /** Adds a page of rows. Returns true at the end. */
     add: (hash: MonthHash, limit = PAGE_ROWS) => addPage(database, hash, limit),
     store: (hash: MonthHash) => storeDigest(database, hash),
   };

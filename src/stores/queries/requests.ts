@@ -30,6 +30,7 @@ export interface ListedRequest {
   retry: UsageEvent["retry"];
   draws: Draw[];
   madeAtMs: number;
+  /** Null while it is running. */
   endedAtMs: number | null;
   trace: Trace | null;
   /** The end of its last charge; null while it is running. */

@@ -24,6 +24,7 @@ export interface SqliteOptions {
   role: "service" | "command";
   /** Creates a store that does not exist, and migrates an older schema. Absent: yes. */
   creates?: boolean;
+  /** Milliseconds since 1970. */
   clock?: () => number;
   /** Time for which a transaction waits for one of another process. */
   busyTimeoutMs?: number;

@@ -38,7 +38,10 @@ export const anthropic: Wire = {
   partsOf: (raw) => ({ cache_write_1h_tokens: detailsOf(detailsOf(raw).cache_creation).ephemeral_1h_input_tokens }),
 };
 
-/** Models that need a number of tokens for thinking ("Extended thinking" and "Effort", also for the rules below). */
+/**
+ * Models that need a number of tokens for thinking; later models take an effort. This and the rules below are from the pages
+ * "Extended thinking" and "Effort" of Anthropic's documentation.
+ */
 const NEEDS_BUDGET = /claude-(3-7|(sonnet|opus)-4-(0|1|5|20\d{6})\b|(sonnet|opus)-4(@|$)|haiku-4-5)/;
 /** Models that refuse a forced tool. The packages would silently let the model choose. */
 const NEVER_FORCED = /claude-(sonnet-5-5|opus-5-5|fable-5-[12])/;

@@ -65,7 +65,10 @@ const LEAST_BUDGETS: readonly [RegExp, number][] = [
   [/gemini-2\.5-flash-lite/, 512],
 ];
 
-/** Sets how much Gemini thinks: at most half of `max_tokens`, which thoughts count towards. */
+/**
+ * Sets how much Gemini thinks. Thoughts count towards `max_tokens`, so a budget takes at most half of it. If the minimum
+ * does not fit, the model answers without thinking, or with the minimum if thinking cannot be turned off.
+ */
 export function geminiFit(request: UpstreamRequest): Fit {
   const { modalities, service_tier: tier, web_search_options: search } = request;
   const { own, options, ignored = [] } = thinkingFit(request);
