@@ -2,6 +2,7 @@ import type { Static } from "typebox";
 import type * as budget from "../../../src/api/admin/budget.ts";
 import type * as common from "../../../src/api/admin/common.ts";
 import type * as credits from "../../../src/api/admin/credits.ts";
+import type * as operator from "../../../src/api/admin/operator.ts";
 import type * as organization from "../../../src/api/admin/organization.ts";
 import type * as receiver from "../../../src/api/admin/receiver.ts";
 import type * as reports from "../../../src/api/admin/reports.ts";
@@ -59,6 +60,7 @@ export type Model = Static<typeof reports.AdminModel>;
 export type ResumedRoute = Static<typeof reports.ResumedRoute>;
 export type PlaygroundToken = Static<typeof session.PlaygroundToken>;
 export type SearchResult = Static<typeof reports.SearchResult>;
+export type Operator = Static<typeof operator.Operator>;
 export type AuditEntry = Static<typeof reports.AuditEntry>;
 
 export interface PageOf<T> {

@@ -1,10 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
 import { Circle, CircleCheck } from "lucide-react";
-import { type ReactNode, useState } from "react";
+import { type ReactNode, useEffect, useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
 import { models, pageOf, serviceFacts } from "../../api/queries.ts";
-import type { AuditEntry, Overview } from "../../api/types.ts";
+import type { AuditEntry, Operator, Overview } from "../../api/types.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Card } from "../../ui/page.tsx";
@@ -33,26 +33,31 @@ export function useFirstSteps(figures: Overview | undefined, isWhole: boolean) {
   const catalog = useQuery({ ...models, enabled });
   const service = useQuery({ ...serviceFacts, enabled });
   const backups = useQuery({ ...pageOf<AuditEntry>(withQuery("/admin/v1/audit", BACKUPS)), enabled });
-  const operators = useQuery({ ...pageOf<unknown>("/admin/v1/operators"), enabled });
-  const all = [catalog, service, backups, operators];
+  const operators = useQuery({ ...pageOf<Operator>("/admin/v1/operators"), enabled });
   const end = () => {
     store(STORED, true);
     setOver(true);
   };
-  if (!enabled || all.some(({ isError }) => isError)) return { steps: null, isLoading: false, end };
-  if (figures === undefined || all.some(({ data }) => data === undefined)) return { steps: null, isLoading: true, end };
-  const routes = (catalog.data?.data ?? []).flatMap((model) => model.routes ?? []);
-  const { credits, totals, organizations } = figures;
-  const hasPeople = (service.data?.identity_providers.length ?? 0) > 0 || (operators.data?.data.length ?? 0) > 1;
-  const done: Record<StepName, boolean> = {
-    provider: routes.some(({ route }) => !route.startsWith(SANDBOX)),
-    customer: (organizations?.active ?? 0) > 1,
-    request: totals.requests > 0 || credits.used > 0,
-    backup: (backups.data?.data.length ?? 0) > 0,
-    people: hasPeople,
-  };
-  const steps = STEPS.map(([name, title, text]): Step => ({ title, text, isDone: done[name] }));
-  return { steps: steps.every(({ isDone }) => isDone) ? null : steps, isLoading: false, end };
+  const known = figures !== undefined && catalog.data && service.data && backups.data && operators.data;
+  const done: Record<StepName, boolean> | null = known
+    ? {
+        provider: catalog.data.data.some(({ routes }) => routes?.some(({ route }) => !route.startsWith(SANDBOX))),
+        customer: (figures.organizations?.active ?? 0) > 1,
+        request: figures.totals.requests > 0 || figures.credits.used > 0,
+        backup: backups.data.data.length > 0,
+        people:
+          service.data.identity_providers.length > 0 ||
+          operators.data.data.filter(({ status }) => status === "active").length > 1,
+      }
+    : null;
+  const isDone = done !== null && Object.values(done).every(Boolean);
+  useEffect(() => {
+    if (isDone) store(STORED, true);
+  }, [isDone]);
+  const hasFailed = [catalog, service, backups, operators].some(({ isError }) => isError);
+  const isShown = enabled && done !== null && !isDone;
+  const steps = isShown ? STEPS.map(([name, title, text]): Step => ({ title, text, isDone: done[name] })) : null;
+  return { steps, isLoading: enabled && done === null && !hasFailed, end };
 }
 
 const BACKUPS = { action: "store.backup", limit: 1 };
