@@ -62,14 +62,17 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
   test.each(KEPT)("The admin API refuses texts with %s, as values and as keys.", async (_name, sent) => {
     const admin = operator(service);
     const { id } = await makeOrganization(service, "5");
-    const refused = { status: 400, body: { error: { code: "invalid_value" } } };
-    for (const [path, body] of [
-      ["/tokens", { organization_id: id, name: sent }],
-      ["/tokens", { organization_id: id, name: "a", pinned: { [sent]: "b" } }],
-      ["/organizations", { name: sent }],
-      [`/organizations/${id}/grants`, { amount: 1, reference: sent }],
-      [`/organizations/${id}/budgets`, { name: sent, window: "day", amount: 1 }],
+    const budgets = `/organizations/${id}/budgets`;
+    const terms = { name: "teams", window: "day", amount: 1 };
+    for (const [path, body, param] of [
+      ["/tokens", { organization_id: id, name: sent }, "name"],
+      ["/tokens", { organization_id: id, name: "a", pinned: { [sent]: "b" } }, "pinned.ada\ufffd"],
+      ["/organizations", { name: sent }, "name"],
+      [`/organizations/${id}/grants`, { amount: 1, reference: sent }, "reference"],
+      [budgets, { ...terms, name: sent }, "name"],
+      [budgets, { ...terms, selector: { metadata: { team: ["red", sent] } } }, "selector.metadata.team.1"],
     ] as const) {
+      const refused = { status: 400, body: { error: { code: "invalid_value", param } } };
       expect(await admin.call("POST", path, body), path).toMatchObject(refused);
     }
     expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });

@@ -5,7 +5,7 @@ import type { AdminKeys } from "../../admin/idempotency-keys.ts";
 import { shareOwnerOf } from "../../admin/sessions.ts";
 import { type Permission, permits } from "../../api/admin/roles.ts";
 import { compileCheck, refuseIf } from "../../api/validation.ts";
-import { isStorable } from "../../api/wording.ts";
+import { isStorable, printable } from "../../api/wording.ts";
 import { ApiError } from "../../errors.ts";
 import { FairTurns } from "../../ledger/fair-queue.ts";
 import { knownOrganization } from "../../operations/core.ts";
@@ -69,7 +69,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     checkQuery(query);
     if (bodySchema !== undefined || request.body !== undefined) checkBody(request.body);
     const params = request.params as OperationCall["params"];
-    refuseUnstorable([params, query, request.body]);
+    for (const input of [params, query, request.body]) refuseUnstorable(input);
     const who = request.caller?.administrator ?? null;
     const may = (permission: Permission) => permits(who?.role ?? null, permission);
     const isOfOrganization = path.startsWith("/organizations/:id");
@@ -137,12 +137,19 @@ function queryOf(schema: TSchema, query: Record<string, unknown>): Record<string
   );
 }
 
-/** Throws invalid_value for text that would come back from a store as another one. */
-function refuseUnstorable(value: unknown): void {
+/** Throws invalid_value, with the field's path, for text that would come back from a store as another one. */
+function refuseUnstorable(value: unknown, path = ""): void {
   if (typeof value === "string" && !isStorable(value)) {
-    throw new ApiError("invalid_value", "Text must contain neither the NUL character nor half of a surrogate pair.");
+    const param = printable(path, 128);
+    const message = `Invalid '${param}': text must contain neither the NUL character nor half of a surrogate pair.`;
+    throw new ApiError("invalid_value", message, { param });
   }
-  if (typeof value === "object" && value !== null) Object.entries(value).flat().forEach(refuseUnstorable);
+  if (typeof value !== "object" || value === null) return;
+  for (const [name, member] of Object.entries(value)) {
+    const place = path === "" ? name : `${path}.${name}`;
+    refuseUnstorable(name, place);
+    refuseUnstorable(member, place);
+  }
 }
 
 /**
