@@ -17,7 +17,8 @@ const P99_MS_ALLOWED = 100;
  */
 export async function playNoisyNeighbour(site: Site, _random: Random, trial: string): Promise<void> {
   const databaseUrl = await createDatabase(site.postgres?.server.url, trial);
-  const { service, target, end } = await startAttackedService(databaseUrl === undefined ? {} : { databaseUrl });
+  const place = databaseUrl === undefined ? {} : { databaseUrl };
+  const { service, target, end } = await startAttackedService({ ...place, overload: {} });
   const faults: string[] = [];
   const play = async (noise: Noise) => {
     const victim = await makeVictim(target, noise, REQUESTS_THAT_DIFFER);

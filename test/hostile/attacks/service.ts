@@ -48,11 +48,14 @@ function vectorsOf(length: number): string {
   return JSON.stringify({ object: "list", data, model: "vectors", usage: { prompt_tokens: 9, total_tokens: 9 } });
 }
 
-/** Starts a service with a provider that fails on demand, an organization with credits and an admin token. */
+/**
+ * Starts a service with a provider that fails on demand, an organization with credits and an admin token. It takes all work
+ * unless `overload` states its own limits: on a busy machine it would refuse some without an attack.
+ */
 export async function startAttackedService(
   options: Pick<ServiceOptions, "databaseUrl"> & { overload?: object } = {},
 ): Promise<AttackedService> {
-  const { overload = {}, ...place } = options;
+  const { overload, ...place } = options;
   const upstream = await startUpstream();
   const behave = (model: string, behaviour: Behaviour) => {
     upstream.behave(model, (request: UpstreamRequest) => {
@@ -78,8 +81,7 @@ export async function startAttackedService(
     { id: "long", price, routes: [{ provider: swallower.id, model: "long" }] },
     { id: "vectors", category: "embedding", price: { input: 1 }, routes: [behave("vectors", embed)] },
   ];
-  // With its own limits of overload, unlike in other tests.
-  const server = { overload, maxConnections: CONNECTIONS_MAX };
+  const server = { maxConnections: CONNECTIONS_MAX, ...(overload && { overload }) };
   const service = await startService({
     ...place,
     config: { providers: [upstream.provider, swallower], models, server },
