@@ -1,7 +1,7 @@
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { PostgresProxy } from "../support/postgres-proxy.ts";
-import { makePostgresServer, type PostgresServer } from "../support/postgres-server.ts";
+import { makePostgresServer, type PostgresServer, SMALL_TABLES } from "../support/postgres-server.ts";
 import { mountSmallDisk, type SmallDisk } from "../support/small-disk.ts";
 
 export type StoreKind = "sqlite" | "postgres";
@@ -36,7 +36,7 @@ export async function openPlace(
     if (status !== 0) throw new NoProgramError(`${program} is not on the PATH`);
   }
   if (store === "postgres") {
-    const server = await makePostgresServer({ diskMegabytes });
+    const server = await makePostgresServer({ diskMegabytes, settings: SMALL_TABLES });
     return { postgres: { server, proxy: await PostgresProxy.open(server.url) }, disk: server.disk };
   }
   const data = join(directory, "data");

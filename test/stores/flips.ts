@@ -4,7 +4,9 @@ import { ISSUER_KEYS } from "../../src/stores/admin-schema.ts";
 import { ALL_TABLES } from "../../src/stores/all-tables.ts";
 import type { Violation } from "../../src/stores/queries/verify-report.ts";
 import { REQUEST } from "../../src/stores/schema.ts";
+import type { Store } from "../../src/stores/store.ts";
 import type { TableShape } from "../../src/stores/table.ts";
+import { countOf, seedOfRun } from "../support/counts.ts";
 import { HOUR_MS, type Subject } from "./fixture.ts";
 import { populate } from "./populated.ts";
 import { UNSEEN } from "./unseen.ts";
@@ -113,6 +115,18 @@ function isOf(row: Cells): boolean {
   return [row.id, row.organization_id].every((id) => id !== "org_playground");
 }
 
+const SEED = seedOfRun();
+
+/**
+ * Returns the rows in which a column is changed. SQLite plays all. On PostgreSQL a verification takes many times as long, and
+ * the checks are the same: each run changes each column in other rows.
+ */
+function rowsToChange(kind: Store["kind"], rows: readonly Cells[], columnIndex: number): Cells[] {
+  if (kind === "sqlite") return [...rows];
+  const from = (SEED + columnIndex) % rows.length;
+  return [...rows.slice(from), ...rows.slice(0, from)].slice(0, countOf("changes"));
+}
+
 /** Needs a store of its own, because it also damages what all organizations share. */
 export function flipCases(subject: Subject): void {
   let populated: Promise<string> | undefined;
@@ -131,15 +145,22 @@ export function flipCases(subject: Subject): void {
       const found = (await rows.read()).filter((row) => isOf(row));
       expect(found.length).toBeGreaterThan(0);
       const unseen = new Set<string>();
-      for (const row of found) {
-        for (const column of table.columns) {
+      for (const [index, column] of table.columns.entries()) {
+        for (const row of rowsToChange(subject.store.kind, found, index)) {
           for (const flip of flipsOf(table, column, row[column])) {
             const violations = await rows.with(row, column, flip, () => violationsOf(subject));
             if (violations.length === 0) unseen.add(column);
           }
         }
       }
-      expect([...unseen].sort()).toEqual(Object.keys(UNSEEN[name] ?? {}).sort());
+      const known = Object.keys(UNSEEN[name] ?? {});
+      expect(
+        [...unseen].filter((column) => !known.includes(column)),
+        `seed ${SEED}`,
+      ).toEqual([]);
+      // A column whose change is found in most rows is unseen in one that may have been left out.
+      if (subject.store.kind === "sqlite" || countOf("changes") >= found.length)
+        expect([...unseen].sort()).toEqual(known.sort());
       expect(await violationsOf(subject)).toEqual([]);
     },
     120_000,

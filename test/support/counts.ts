@@ -59,6 +59,12 @@ export const COUNTS = {
     unit: "histories of decisions",
   },
   closings: { file: "src/stores/sqlite/sqlite.test.ts", tests: 4, soak: 500, unit: "histories that are closed" },
+  changes: {
+    file: "src/stores/postgres/postgres.test.ts",
+    tests: 1,
+    soak: 100,
+    unit: "rows of a table, or all there are, in which each column is changed",
+  },
   explorations: { file: "test/model.test.ts", tests: 1, soak: 100, unit: "cases of each model, or all there are" },
   sums: {
     file: "src/stores/sqlite/sqlite.test.ts",

@@ -7,7 +7,7 @@ import { buildConsole } from "../../scripts/build-console.ts";
 import { bundle } from "../../scripts/bundle.ts";
 import { findChromium } from "./chromium.ts";
 import { ROOT } from "./documents.ts";
-import { makePostgresServer, NoPostgresError, type PostgresServer } from "./postgres-server.ts";
+import { makePostgresServer, NoPostgresError, type PostgresServer, SMALL_TABLES } from "./postgres-server.ts";
 import { eventsOf, makeOrganization, send, startService } from "./service.ts";
 
 declare module "vitest" {
@@ -173,7 +173,7 @@ async function fillCompileCache(databaseUrl?: string): Promise<void> {
  */
 async function startPostgres(project: TestProject): Promise<PostgresServer | undefined> {
   try {
-    const server = await makePostgresServer();
+    const server = await makePostgresServer({ settings: SMALL_TABLES });
     project.provide("postgresUrl", server.url);
     return server;
   } catch (error) {

@@ -64,12 +64,17 @@ const START_ATTEMPTS = 100;
 /** PostgreSQL runs as root of no name space either. */
 const NOT_AS_ROOT = ["unshare", "--user", "--map-user=1000", "--map-group=1000", "--"];
 
+/** Settings for tables of a few rows, on which compiled and parallel plans take longer than what they save. */
+export const SMALL_TABLES = { jit: "off", max_parallel_workers_per_gather: "0" };
+
 interface ServerOptions {
   diskMegabytes?: number | undefined;
   /** Puts the data of another server into the folder, instead of an empty database. */
   fill?: (data: string) => Promise<void>;
   /** "on" for a benchmark, which compares with stores that flush what they write. */
   fsync?: "on" | "off";
+  /** Settings of the server beside those that every test needs. */
+  settings?: Record<string, string>;
 }
 
 /**
@@ -80,6 +85,7 @@ export async function makePostgresServer({
   diskMegabytes,
   fill,
   fsync = "off",
+  settings = {},
 }: ServerOptions = {}): Promise<PostgresServer> {
   const user = unprivilegedUser();
   const directory = await mkdtemp(join(tmpdir(), "tollgate-postgres-"));
@@ -96,11 +102,8 @@ export async function makePostgresServer({
     else await fillFolder(data, fill, user);
     const port = await freePort();
     // No test cuts the machine's power: what a server has written survives its own end without being flushed.
-    const settings = { max_connections: "200", listen_addresses: "127.0.0.1", fsync };
-    const flags = Object.entries({ ...settings, unix_socket_directories: "" }).flatMap(([name, value]) => [
-      "-c",
-      `${name}=${value}`,
-    ]);
+    const common = { max_connections: "200", listen_addresses: "127.0.0.1", unix_socket_directories: "", fsync };
+    const flags = Object.entries({ ...common, ...settings }).flatMap(([name, value]) => ["-c", `${name}=${value}`]);
     const command = [...launcher, join(binaries, "postgres"), "-D", data, "-p", String(port), ...flags];
     const server = serverOf(command, { directory, data, port, user, disk });
     await server.start();
