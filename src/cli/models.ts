@@ -151,22 +151,20 @@ async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
   });
 }
 
-/** Calls a route; returns null if it answered with at least one chunk or vector, otherwise the reason. */
+/** Calls a route; returns null if it answered with at least one chunk, otherwise the reason. */
 async function failureOf(provider: Provider | undefined, model: string, isEmbedding: boolean): Promise<string | null> {
   if (provider === undefined) return "there is no such provider";
   try {
     const signal = AbortSignal.timeout(ANSWER_WITHIN_MS);
+    const messages = [{ role: "user" as const, content: MESSAGE }];
+    const request = { model, inputs: [MESSAGE], encoding: "float" as const };
+    const inTurn = async <T>(work: () => T) => work();
+    const answer = await (isEmbedding
+      ? provider.tasks?.embedding?.({ model, request, signal, inTurn })
+      : provider.complete({ request: { model, messages, max_tokens: 1, stream: true }, signal }));
+    if (answer === undefined) return "the provider creates no embeddings";
     let count = 0;
-    if (isEmbedding) {
-      if (provider.embed === undefined) return "the provider creates no embeddings";
-      const inTurn = async <T>(work: () => T) => work();
-      const { vectors } = await provider.embed({ model, inputs: [MESSAGE], encoding: "float", signal, inTurn });
-      count = vectors.length;
-    } else {
-      const messages = [{ role: "user" as const, content: MESSAGE }];
-      const { chunks } = await provider.complete({ request: { model, messages, max_tokens: 1, stream: true }, signal });
-      for await (const batch of chunks) count += batch.length;
-    }
+    for await (const batch of answer.chunks) count += batch.length;
     return count > 0 ? null : "the answer was empty";
   } catch (error) {
     if (error instanceof UpstreamError)

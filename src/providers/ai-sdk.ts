@@ -14,8 +14,7 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  type ProviderEmbeddingCall,
-  type ProviderEmbeddings,
+  type TaskCall,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamFailure,
@@ -42,7 +41,7 @@ export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Env
       searchesIfAsked: true,
       convert: (request) => unlessRefused(() => toCall(wire, request, caching).conversation),
       complete: (call) => complete(upstream, call),
-      ...(embedding && { embed: (call: ProviderEmbeddingCall) => embed(upstream, embedding, call) }),
+      tasks: embedding && { embedding: (call) => embed(upstream, embedding, call) },
       close: async () => {
         closing.abort();
         await dispatcher.destroy();
@@ -87,16 +86,16 @@ async function complete(upstream: Upstream, call: ProviderCall): Promise<Provide
   }
 }
 
-async function embed(upstream: Upstream, wire: EmbeddingWire, call: ProviderEmbeddingCall) {
+async function embed(upstream: Upstream, wire: EmbeddingWire, call: TaskCall<"embedding">) {
   const { signal, room } = call;
   signal.throwIfAborted();
   const headers = identityHeaders(upstream.settings, call);
   const http = new CallFetch(upstream, signal, { headers, room, answersAtOnce: CALLS_AT_ONCE });
   try {
     const model = (await connected(upstream, http)).embeddingModel(call.model);
-    const embeddings = await embedInCalls(model, wire, { ...call, signal: http.signal });
+    const piece = await embedInCalls(model, wire, call, http.signal);
     http.keepRoom();
-    return embeddings;
+    return { chunks: once([piece]), ignored: call.request.user === undefined ? [] : ["user"] };
   } catch (error) {
     // The first failure ends the calls that still run, whose failures are the consequence.
     const failure = toUpstreamError(error, http, signal);
@@ -116,8 +115,9 @@ const CALLS_AT_ONCE = 4;
 async function embedInCalls(
   model: EmbeddingModelV4,
   { options, inputsACall }: EmbeddingWire,
-  { inputs, dimensions, model: name, user, signal }: ProviderEmbeddingCall,
-): Promise<ProviderEmbeddings> {
+  { request: { inputs, dimensions }, model: name }: TaskCall<"embedding">,
+  signal: AbortSignal,
+): Promise<UpstreamChunk> {
   // Token ids are sent only to a provider that takes them.
   const texts = inputs as readonly string[];
   const most = inputsACall?.(name) ?? (await model.maxEmbeddingsPerCall) ?? INPUTS_A_CALL_MAX;
@@ -140,11 +140,8 @@ async function embedInCalls(
     }
   };
   await Promise.all(Array.from({ length: CALLS_AT_ONCE }, work));
-  return {
-    vectors,
-    usage: tokens === undefined ? undefined : { prompt_tokens: tokens, completion_tokens: 0 },
-    ignored: user === undefined ? [] : ["user"],
-  };
+  const usage = tokens === undefined ? undefined : { prompt_tokens: tokens, completion_tokens: 0 };
+  return { vectors, usage, finish_reason: "stop" };
 }
 
 /** Returns the models of a package for one call. Rejects when the call is aborted, because fetching a token may take long. */

@@ -1,3 +1,4 @@
+import { once } from "../api/answer.ts";
 import { isObject, parseJson } from "../api/json.ts";
 import { OperatorError } from "../errors.ts";
 import { fitFields } from "./fields.ts";
@@ -12,7 +13,7 @@ import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  type ProviderEmbeddingCall,
+  type TaskCall,
   UpstreamError,
   unlessRefused,
 } from "./provider.ts";
@@ -34,8 +35,8 @@ export function createOpenAiCompatible(
     ...(format.servesTexts && { nativeWire: "completions" }),
     convert: (request) => unlessRefused(() => fitFields(request, format.fields)),
     complete: (call) => complete(client, format, call),
-    embed: (call) => embed(client, format, call),
     tasks: {
+      embedding: (call) => embed(client, format, call),
       image: (call) => makeImages(client, call),
       speech: (call) => speak(client, call),
       transcription: (call) => transcribe(client, call),
@@ -77,10 +78,10 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   return { ignored, chunks: await ask(client, call, { path: "/chat/completions", body, reader }) };
 }
 
-async function embed(client: UpstreamClient, format: RequestFormat, call: ProviderEmbeddingCall) {
+async function embed(client: UpstreamClient, format: RequestFormat, call: TaskCall<"embedding">) {
   const answer = await client.postTask("/embeddings", toEmbeddingBody(call, format), call);
   const text = await readText(answer.body, { bytesMax: EMBEDDINGS_BYTES_MAX, room: call.room });
-  return readEmbeddings(text, call, client.scrub);
+  return { chunks: once([await readEmbeddings(text, call, client.scrub)]) };
 }
 
 async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<string[]> {

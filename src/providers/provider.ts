@@ -1,7 +1,6 @@
 import type { AnswerPiece, ReportedUsage } from "../api/answer.ts";
 import type { ChatCompletionRequest } from "../api/chat/request.ts";
 import type { EmbeddingOrder } from "../api/embeddings/request.ts";
-import type { EmbeddingVector } from "../api/embeddings/vector.ts";
 import type { ImageRequest } from "../api/images/request.ts";
 import type { SpeechRequest } from "../api/speech/request.ts";
 import type { TranscriptionRequest } from "../api/transcription/request.ts";
@@ -32,9 +31,7 @@ export interface Provider {
    * also closes the connection; not reading chunks pauses it.
    */
   complete(call: ProviderCall): Promise<ProviderAnswer>;
-  /** Creates embeddings. Rejects like `complete`. Absent if the provider has none. The caller checks the vectors. */
-  embed?(call: ProviderEmbeddingCall): Promise<ProviderEmbeddings>;
-  /** True if `embed` accepts token IDs in addition to texts. */
+  /** True if embeddings accept token IDs in addition to texts. */
   readonly takesTokenIds?: boolean;
   /** The tasks of models that do not chat, as far as the provider has them. They reject like `complete`. */
   readonly tasks?: ProviderTasks;
@@ -91,17 +88,10 @@ export interface ProviderAnswer {
   contentType?: string;
 }
 
-interface ProviderTaskCall extends RequestIdentity {
-  model: string;
-  signal: AbortSignal;
-  /** Runs work of many milliseconds, such as parsing a long answer, in the caller's turn. */
-  inTurn<Result>(work: () => Result): Promise<Result>;
-  room?: AnswerRoom | undefined;
-}
-export interface ProviderEmbeddingCall extends EmbeddingOrder, ProviderTaskCall {}
-
 /** Tasks whose requests a provider takes as they are, except for the model, and answers with chunks. */
 export interface TaskRequests {
+  /** One chunk with the vectors in the order of the inputs, as the upstream sent them: the caller checks them. */
+  embedding: EmbeddingOrder;
   /** Chunks with an image each in `delta.images`, and a last one with the fields of the answer and its usage. */
   image: ImageRequest;
   /** Chunks with the next bytes in `delta.audio.data`, as base64. The answer states its media type. */
@@ -109,20 +99,15 @@ export interface TaskRequests {
   /** One chunk with the text; `whole` has its segments and words, and `calls` the seconds, as far as the upstream states them. */
   transcription: TranscriptionRequest;
 }
-export interface TaskCall<Task extends keyof TaskRequests> extends ProviderTaskCall {
+export interface TaskCall<Task extends keyof TaskRequests> extends RequestIdentity {
   request: TaskRequests[Task];
+  model: string;
+  signal: AbortSignal;
+  /** Runs work of many milliseconds, such as parsing a long answer, in the caller's turn. */
+  inTurn<Result>(work: () => Result): Promise<Result>;
+  room?: AnswerRoom | undefined;
 }
 export type ProviderTasks = { [Task in keyof TaskRequests]?: (call: TaskCall<Task>) => Promise<ProviderAnswer> };
-
-/** Embeddings as an upstream sent them: untrusted. */
-export interface ProviderEmbeddings {
-  /** Vectors in the order of the inputs. */
-  vectors: readonly (EmbeddingVector | undefined)[];
-  /** Undefined where the upstream reports no usage. */
-  usage: UpstreamUsage | undefined;
-  responseId?: string | undefined;
-  ignored?: readonly string[];
-}
 
 /** Returns the result of a conversion, or the UpstreamError with which it refuses a request. */
 export function unlessRefused<Result>(convert: () => Result): Result | UpstreamError {

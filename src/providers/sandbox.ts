@@ -1,13 +1,13 @@
 import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
+import { once } from "../api/answer.ts";
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
 import { fitFields } from "./fields.ts";
 import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  type ProviderEmbeddingCall,
-  type ProviderEmbeddings,
+  type TaskCall,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamRequest,
@@ -46,8 +46,7 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
       const { request, ignored } = fitFields(call.request, NO_FIELDS);
       return { ...(await complete({ ...call, request }, timeouts)), ignored };
     },
-    embed: embedInSandbox,
-    tasks: SANDBOX_TASKS,
+    tasks: { ...SANDBOX_TASKS, embedding: embedInSandbox },
     takesTokenIds: true,
     listModels: async () => [...MODELS, EMBEDDING_MODEL, ...SANDBOX_TASK_MODELS],
     close: async () => {},
@@ -133,12 +132,8 @@ const INPUTS_A_BATCH = 16;
 const NUMBERS_A_HASH = 8;
 
 /** Creates unit vectors that depend on nothing but the input and the dimensions: the same input always has the same vector. */
-async function embedInSandbox({
-  model,
-  inputs,
-  dimensions = DIMENSIONS,
-  signal,
-}: ProviderEmbeddingCall): Promise<ProviderEmbeddings> {
+async function embedInSandbox({ model, request, signal }: TaskCall<"embedding">): Promise<ProviderAnswer> {
+  const { inputs, dimensions = DIMENSIONS } = request;
   if (model !== EMBEDDING_MODEL) {
     const reason = `The sandbox creates embeddings with the model ${EMBEDDING_MODEL} alone.`;
     throw new UpstreamError("misconfigured", reason, { said: reason });
@@ -151,7 +146,8 @@ async function embedInSandbox({
   }
   const counts = inputs.map((input) => (typeof input === "string" ? countTokens(input) : input.length));
   const tokens = counts.reduce((sum, count) => sum + count, 0);
-  return { vectors, usage: { prompt_tokens: tokens, completion_tokens: 0 } };
+  const usage = { prompt_tokens: tokens, completion_tokens: 0 };
+  return { chunks: once([{ vectors, usage, finish_reason: "stop" }]) };
 }
 
 function unitVector(input: EmbeddingInput, dimensions: number): number[] {

@@ -56,8 +56,12 @@ const KINDS: Record<string, Kind> = {
     readBytes: 64 * MIB,
     ask: async (provider, room) => {
       const inputs = Array.from({ length: 60 }, () => "a");
-      const asked = { inputs, dimensions: undefined, user: undefined, model: "gemini-embedding-001", inTurn, room };
-      return (await provider.embed?.({ ...asked, signal: AbortSignal.any([]) } as never))?.vectors.length;
+      const model = "gemini-embedding-001";
+      const request = { model, inputs, encoding: "float" as const };
+      const signal = AbortSignal.any([]);
+      const answer = await provider.tasks?.embedding?.({ model, request, signal, inTurn, room });
+      for await (const [piece] of answer?.chunks ?? []) return piece?.vectors?.length;
+      return undefined;
     },
   },
 };

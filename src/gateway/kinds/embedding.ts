@@ -1,89 +1,59 @@
 import { once } from "../../api/answer.ts";
 import type { EmbeddingInput, EmbeddingOrder } from "../../api/embeddings/request.ts";
-import { dimensionsOf, type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
-import type { CatalogModel } from "../../catalog/model.ts";
+import { dimensionsOf, NumbersText } from "../../api/embeddings/vector.ts";
+import type { CatalogModel, Route } from "../../catalog/model.ts";
 import { estimateInput, estimateInputs } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../../errors.ts";
-import type { ProviderAnswer, ProviderEmbeddings } from "../../providers/provider.ts";
-import type { Gateway, GatewayCall } from "../gateway.ts";
-import { labelsOf, modelForTask, type Plan } from "../plan.ts";
-
-type EmbeddingCall = GatewayCall<"embedding">;
+import type { UpstreamChunk } from "../../providers/provider.ts";
+import type { GatewayCall } from "../gateway.ts";
+import type { Plan } from "../plan.ts";
+import { planTask, type TaskPlanner } from "./task.ts";
 
 /** Plans a request of embeddings. Throws model_not_found, model_not_allowed, unsupported_value, invalid_value or context_length_exceeded. */
-export function planEmbedding(
-  { catalog, providers, longTasks }: Pick<Gateway, "catalog" | "providers" | "longTasks">,
-  call: EmbeddingCall,
-): Plan {
-  const { principal, request, output, requestId, traceparent, signal, room } = call;
-  const isTokens = request.inputs.some((input) => typeof input !== "string");
-  const { model, routes } = modelForTask({ catalog, providers }, call, "embedding", ({ embed }) => embed);
-  refuseDimensions(model, request.dimensions);
-  refuseTooLongInput(model, request.inputs);
-  const [first, ...others] = routes.filter(({ providerId }) => !isTokens || providers.get(providerId)?.takesTokenIds);
-  if (first === undefined) throw notForTokens(model);
-  const { dimensions, ...rest } = request;
+export function planEmbedding(gateway: TaskPlanner, call: GatewayCall<"embedding">): Plan {
+  const { request, signal } = call;
+  const { inputs, user, dimensions, ...rest } = request;
+  const texts = inputs.filter((input) => typeof input === "string");
   // Some models refuse the field even with their own length.
-  const isDefault = dimensions === undefined || dimensions === model.embedding?.dimensions;
-  const order = isDefault ? rest : request;
+  const isDefault = dimensions === gateway.catalog.find(request.model)?.embedding?.dimensions;
+  const order = { ...call, request: isDefault ? { ...rest, inputs, user } : request };
+  const plan = planTask(gateway, order, "embedding", { texts, calls: {}, user });
+  refuseDimensions(plan.model, dimensions);
+  refuseTooLongInput(plan.model, inputs);
+  const isTokens = texts.length < inputs.length;
+  const takesInputs = ({ providerId }: Route) => !isTokens || gateway.providers.get(providerId)?.takesTokenIds;
+  const [first, ...others] = plan.routes.filter(takesInputs);
+  if (first === undefined) throw notForTokens(plan.model);
   return {
-    operation: "embeddings",
-    model,
+    ...plan,
     routes: [first, ...others],
-    ignored: [],
-    labels: labelsOf(null, request.user, model, request.model, call.principal.pins),
-    output,
-    estimate: estimateInputs(request.inputs),
-    isStreamed: false,
+    estimate: estimateInputs(inputs),
     isInputOnly: true,
-    promptTexts: () => request.inputs.filter((input) => typeof input === "string"),
-    send: async (provider, route) => {
-      if (provider.embed === undefined) throw new Error(`The provider '${provider.id}' creates no embeddings`);
-      const inTurn = <Result>(work: () => Result) => longTasks.run(principal.organizationId, work);
-      const answer = await provider.embed({
-        ...order,
-        model: route.model,
-        requestId,
-        traceparent,
-        signal,
-        inTurn,
-        room,
-      });
+    send: async (provider, route, maxTokens) => {
+      const answer = await plan.send(provider, route, maxTokens);
+      const { value: [piece = {}] = [] } = await answer.chunks[Symbol.asyncIterator]().next();
       signal.throwIfAborted();
-      return toAnswer(answer, request);
+      // Checked here, where another route can still replace the answer.
+      return { ...answer, chunks: once([{ ...piece, vectors: checked(piece, request) }]) };
     },
   };
 }
 
-/** Returns embeddings as an answer of one piece, which no other route can replace. Throws UpstreamError if they are not whole. */
-function toAnswer(embeddings: ProviderEmbeddings, { inputs, dimensions }: EmbeddingOrder): ProviderAnswer {
-  const { usage, responseId, ignored = [] } = embeddings;
-  const vectors = checked(embeddings, inputs, dimensions);
-  return { chunks: once([{ vectors, finish_reason: "stop", usage, responseId }]), ignored };
-}
-
 /** Checks that there is one vector for each input, all of the same length. Throws UpstreamError. */
-function checked(
-  answer: ProviderEmbeddings,
-  inputs: readonly EmbeddingInput[],
-  wanted: number | undefined,
-): readonly EmbeddingVector[] {
-  const [only, ...others] = answer.vectors;
+function checked({ vectors = [] }: UpstreamChunk, { inputs, dimensions: wanted }: EmbeddingOrder) {
   // Its numbers are checked, and there is no length to compare theirs with.
-  const isAlone = inputs.length === 1 && others.length === 0 && wanted === undefined;
-  if (isAlone && only instanceof NumbersText) return [only];
-  const vectors: EmbeddingVector[] = [];
+  const isAlone = inputs.length === 1 && vectors.length === 1 && wanted === undefined;
+  if (isAlone && vectors[0] instanceof NumbersText) return vectors;
   let dimensions = wanted;
-  for (const vector of answer.vectors) {
+  for (const vector of vectors) {
     const found = dimensionsOf(vector);
-    if (vector === undefined || found === undefined) {
+    if (found === undefined) {
       throw new UpstreamError("malformed", "The upstream's answer has an embedding that is not a vector");
     }
     dimensions ??= found;
     if (found !== dimensions) {
       throw new UpstreamError("malformed", `The upstream answered ${found} dimensions instead of ${dimensions}`);
     }
-    vectors.push(vector);
   }
   if (vectors.length === inputs.length) return vectors;
   throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");

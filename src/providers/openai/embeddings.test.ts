@@ -11,7 +11,7 @@ function read(text: string, count: number, encoding: Encoding, turns: unknown[] 
     turns.push(work);
     return work();
   };
-  return readEmbeddings(text, { inputs, encoding, inTurn }, (said) => said);
+  return readEmbeddings(text, { request: { model: "m", inputs, encoding }, inTurn }, (said) => said);
 }
 
 /** Returns how an answer is understood: the vectors as they would be sent, or why it is refused. */

@@ -1,7 +1,7 @@
 import { type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
 import { isObject, parseJson, textOf } from "../../api/json.ts";
 import { answerObject } from "../errors.ts";
-import { type ProviderEmbeddingCall, type ProviderEmbeddings, UpstreamError } from "../provider.ts";
+import { type TaskCall, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 import type { RequestFormat } from "./request.ts";
 
@@ -12,7 +12,7 @@ const LONG_CHARACTERS = 256 * 1024;
 
 /** Writes the body of a request of embeddings. A single input is sent alone, because not every API takes an array of token arrays. */
 export function toEmbeddingBody(
-  { model, inputs, dimensions, encoding, user }: ProviderEmbeddingCall,
+  { model, request: { inputs, dimensions, encoding, user } }: TaskCall<"embedding">,
   { encodesEmbeddings }: Pick<RequestFormat, "encodesEmbeddings">,
 ): string {
   const format = encodesEmbeddings ? encoding : "float";
@@ -23,16 +23,17 @@ export function toEmbeddingBody(
 /** Reads an answer. Items are placed by their `index`, or in their order where they have none. Rejects with UpstreamError. */
 export async function readEmbeddings(
   text: string,
-  { inputs, encoding, inTurn }: Pick<ProviderEmbeddingCall, "inputs" | "encoding" | "inTurn">,
+  { request: { inputs, encoding }, inTurn }: Pick<TaskCall<"embedding">, "request" | "inTurn">,
   scrub: Scrub,
-): Promise<ProviderEmbeddings> {
+) {
   const run: typeof inTurn = text.length > LONG_CHARACTERS ? inTurn : async (work) => work();
   const taken = encoding === "float" ? await takeVectors(text, run) : undefined;
   const answer = answerObject(taken?.answer ?? (await run(() => parseJson(text))), scrub);
   if (!Array.isArray(answer.data) || answer.data.length !== inputs.length) {
     throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
   }
-  const vectors: (EmbeddingVector | undefined)[] = Array.from(inputs, () => undefined);
+  // A vector that the upstream left out stays undefined: the caller checks all of them.
+  const vectors = Array.from(inputs, () => undefined as unknown as EmbeddingVector);
   for (const [position, item] of answer.data.entries()) {
     if (!isObject(item)) continue;
     const index = typeof item.index === "number" ? item.index : position;
@@ -40,7 +41,8 @@ export async function readEmbeddings(
   }
   const { prompt_tokens, total_tokens, cost } = isObject(answer.usage) ? answer.usage : {};
   const usage = { prompt_tokens: prompt_tokens ?? total_tokens, completion_tokens: 0, cost };
-  return { vectors, usage: isObject(answer.usage) ? usage : undefined, responseId: textOf(answer.id) };
+  const reported = isObject(answer.usage) ? usage : undefined;
+  return { vectors, usage: reported, responseId: textOf(answer.id), finish_reason: "stop" as const };
 }
 
 const SPACE = "[ \\n\\r\\t]{0,16}";
@@ -58,7 +60,7 @@ const FIELD = new RegExp(`"embedding"${SPACE}:${SPACE}(${NUMBERS})`, "g");
  * A text without escapes cannot contain the character NUL, nor the name of a field in a string. So only a vector that was
  * taken out has become a text that begins with NUL.
  */
-async function takeVectors(text: string, inTurn: ProviderEmbeddingCall["inTurn"]) {
+async function takeVectors(text: string, inTurn: TaskCall<"embedding">["inTurn"]) {
   if (text.includes("\\")) return undefined;
   const vectors: NumbersText[] = [];
   const rest: string[] = [];
