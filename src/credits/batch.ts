@@ -40,32 +40,32 @@ export interface BookRows {
 }
 
 /** The rows to write: each whole, in its new state, and at most once. */
-export interface BookWrites {
-  balances: BalanceRow[];
-  newBudgetUses: BudgetUseRow[];
+export class BookWrites {
+  balances: BalanceRow[] = [];
+  newBudgetUses: BudgetUseRow[] = [];
   /** `held`, `spent` and the last warning have changed. */
-  changedBudgetUses: BudgetUseRow[];
+  changedBudgetUses: BudgetUseRow[] = [];
   /** To insert, or to replace. */
-  newValues: NewValuesRow[];
-  newGrants: GrantRow[];
+  newValues: NewValuesRow[] = [];
+  newGrants: GrantRow[] = [];
   /** `remaining`, `revoked` and `state` have changed. */
-  changedGrants: GrantRow[];
-  newHolds: HoldRow[];
+  changedGrants: GrantRow[] = [];
+  newHolds: HoldRow[] = [];
   /** Expiry, owner and details have changed. */
-  renewedHolds: HoldRow[];
-  removedHolds: { organizationId: string; holdId: string }[];
-  newRequests: RequestRow[];
+  renewedHolds: HoldRow[] = [];
+  removedHolds: { organizationId: string; holdId: string }[] = [];
+  newRequests: RequestRow[] = [];
   /** Keys to insert, or to replace. */
-  keys: IdempotencyKeyRow[];
-  removedKeys: Pick<IdempotencyKeyRow, "organizationId" | "callerId" | "key">[];
-  brokenAttempts: BrokenAttemptRow[];
+  keys: IdempotencyKeyRow[] = [];
+  removedKeys: Pick<IdempotencyKeyRow, "organizationId" | "callerId" | "key">[] = [];
+  brokenAttempts: BrokenAttemptRow[] = [];
   /** Attempts that a retry repeats. */
-  removedBrokenAttempts: Partial<BrokenAttemptRow>[];
-  newAdjustments: AdjustmentRow[];
+  removedBrokenAttempts: Partial<BrokenAttemptRow>[] = [];
+  newAdjustments: AdjustmentRow[] = [];
   /** Records of the bookings that this batch made first. */
-  newAuditEntries: AuditOfRows[];
+  newAuditEntries: AuditOfRows[] = [];
   /** Warnings; those whose key is known are not written again. */
-  newEvents: EventRow[];
+  newEvents: EventRow[] = [];
 }
 
 /**
@@ -73,27 +73,35 @@ export interface BookWrites {
  * in place; other rows are replaced. Every function preserves granted = available + held + spent + expired, unless its comment
  * names a part that the caller must book, and keeps available equal to the remaining amounts of the active grants.
  */
-export interface Account {
-  organizationId: string;
-  nowMs: number;
-  readBalance: BalanceRow;
-  balance: BalanceRow;
-  grants: Rows<GrantRow>;
+export class Account {
+  readonly organizationId: string;
+  readonly nowMs: number;
+  readonly readBalance: BalanceRow;
+  readonly balance: BalanceRow;
+  readonly budgets: BudgetIndex | undefined;
+  readonly grants = new Rows<GrantRow>();
   /** Active grants in the order in which they are drawn down; null if the order must be computed again. */
-  drawOrder: GrantRow[] | null;
-  budgets: BudgetIndex | undefined;
+  drawOrder: GrantRow[] | null = null;
   /** By `counterIdOf`. */
-  budgetUses: Rows<BudgetUseRow>;
+  readonly budgetUses = new Rows<BudgetUseRow>();
   /** By caller. */
-  newValues: Rows<NewValuesRow>;
-  holds: Rows<HoldRow>;
-  requests: Rows<RequestRow>;
-  keys: Rows<IdempotencyKeyRow>;
+  readonly newValues = new Rows<NewValuesRow>();
+  readonly holds = new Rows<HoldRow>();
+  readonly requests = new Rows<RequestRow>();
+  readonly keys = new Rows<IdempotencyKeyRow>();
   /** By the ids of the requests. */
-  brokenAttempts: Rows<BrokenAttemptRow>;
-  adjustments: Rows<AdjustmentRow>;
-  newAuditEntries: AuditOfRows[];
-  newEvents: EventRow[];
+  readonly brokenAttempts = new Rows<BrokenAttemptRow>();
+  readonly adjustments = new Rows<AdjustmentRow>();
+  readonly newAuditEntries: AuditOfRows[] = [];
+  readonly newEvents: EventRow[] = [];
+
+  constructor({ nowMs, budgets }: BookRows, balance: BalanceRow) {
+    this.organizationId = balance.organizationId;
+    this.nowMs = nowMs;
+    this.readBalance = balance;
+    this.balance = { ...balance };
+    this.budgets = budgets.get(balance.organizationId);
+  }
 }
 
 /** The rows of a table that belong to one organization, by id: each as it is now, and as it was read. */
@@ -141,7 +149,7 @@ class Rows<Row extends object> {
 
 /** Opens the accounts of a batch, by organization. */
 export function openAccounts(rows: BookRows): Map<string, Account> {
-  const accounts = new Map(rows.balances.map((balance) => [balance.organizationId, openAccount(rows, balance)]));
+  const accounts = new Map(rows.balances.map((balance) => [balance.organizationId, new Account(rows, balance)]));
   const of = ({ organizationId }: { organizationId: string }) => accounts.get(organizationId);
   for (const row of rows.grants) of(row)?.grants.load(row.id, row, { ...row });
   for (const row of rows.budgetUses) of(row)?.budgetUses.load(counterIdOf(row), row, { ...row });
@@ -154,49 +162,9 @@ export function openAccounts(rows: BookRows): Map<string, Account> {
   return accounts;
 }
 
-function openAccount({ nowMs, budgets }: BookRows, balance: BalanceRow): Account {
-  const { organizationId } = balance;
-  return {
-    organizationId,
-    nowMs,
-    readBalance: balance,
-    balance: { ...balance },
-    grants: new Rows(),
-    drawOrder: null,
-    budgets: budgets.get(organizationId),
-    budgetUses: new Rows(),
-    newValues: new Rows(),
-    holds: new Rows(),
-    requests: new Rows(),
-    keys: new Rows(),
-    brokenAttempts: new Rows(),
-    adjustments: new Rows(),
-    newAuditEntries: [],
-    newEvents: [],
-  };
-}
-
 /** Returns the rows that have changed since they were read. Throws an error for a balance that does not add up. */
 export function writesOf(accounts: Iterable<Account>): BookWrites {
-  const writes: BookWrites = {
-    balances: [],
-    newBudgetUses: [],
-    changedBudgetUses: [],
-    newValues: [],
-    newGrants: [],
-    changedGrants: [],
-    newHolds: [],
-    renewedHolds: [],
-    removedHolds: [],
-    newRequests: [],
-    keys: [],
-    removedKeys: [],
-    brokenAttempts: [],
-    removedBrokenAttempts: [],
-    newAdjustments: [],
-    newAuditEntries: [],
-    newEvents: [],
-  };
+  const writes = new BookWrites();
   for (const account of accounts) {
     assertBalanced(account.balance);
     if (differs(account.readBalance, account.balance)) writes.balances.push(account.balance);

@@ -14,20 +14,20 @@ export type KeyName = RowName & CallerKey;
 export type BudgetUseName = RowName & Counter;
 
 /** The rows that a batch names. A store reads them beside the balances and their active grants. */
-export interface Names {
+class Names {
   /** Each once, in their order. */
-  organizationIds: string[];
+  organizationIds: string[] = [];
   /** Holds that the batch makes: they rarely exist already. */
-  newHolds: RowName[];
+  readonly newHolds: RowName[] = [];
   /** Other holds, or the ended requests of the same ids. */
-  holds: RowName[];
-  keys: KeyName[];
+  readonly holds: RowName[] = [];
+  readonly keys: KeyName[] = [];
   /** Intents of new holds. */
-  brokenAttempts: ({ organizationId: string } & Intent)[];
-  grants: RowName[];
-  referredGrants: RowName[];
-  adjustments: RowName[];
-  referredAdjustments: (RowName & { kind: AdjustmentRow["kind"] })[];
+  readonly brokenAttempts: ({ organizationId: string } & Intent)[] = [];
+  readonly grants: RowName[] = [];
+  readonly referredGrants: RowName[] = [];
+  readonly adjustments: RowName[] = [];
+  readonly referredAdjustments: (RowName & { kind: AdjustmentRow["kind"] })[] = [];
 }
 
 /** Returns the organization whose balance a transition locks. */
@@ -43,17 +43,8 @@ export function holdIdOf(transition: Transition): string | null {
 
 /** Returns the rows that transitions name. */
 export function namesOf(transitions: readonly Transition[]): Names {
-  const names: Names = {
-    organizationIds: [...new Set(transitions.map(organizationIdOf))].sort(),
-    newHolds: [],
-    holds: [],
-    keys: [],
-    brokenAttempts: [],
-    grants: [],
-    referredGrants: [],
-    adjustments: [],
-    referredAdjustments: [],
-  };
+  const names = new Names();
+  names.organizationIds = [...new Set(transitions.map(organizationIdOf))].sort();
   const add = (to: RowName[], organizationId: string, id: string | null) => {
     if (id !== null) to.push({ organizationId, id });
   };

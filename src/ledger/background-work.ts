@@ -6,27 +6,21 @@ import type { Recovery } from "./recovery.ts";
 const CHUNK = 500;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
 
-/** Runs work that is repeated later if it fails: tells the recovery where the store is away, and logs a failure once a minute. */
-export class BackgroundWork {
-  readonly #options: { recovery: Recovery; clock: () => number; log: Log };
-  #loggedAtMs = Number.NEGATIVE_INFINITY;
+export type RunInBackground = ReturnType<typeof backgroundOf>;
 
-  constructor(options: { recovery: Recovery; clock: () => number; log: Log }) {
-    this.#options = options;
-  }
-
-  /** Never rejects. */
-  async run(work: () => Promise<void>): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      const { clock, log, recovery } = this.#options;
-      if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) recovery.lost();
-      if (clock() - this.#loggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
-      this.#loggedAtMs = clock();
-      log.error({ err: error }, "renewing or sweeping holds failed: it is retried");
-    }
-  }
+/**
+ * Returns a function that runs work which is repeated later if it fails. It never rejects: it tells the recovery where the store
+ * is away, and logs a failure once a minute.
+ */
+export function backgroundOf({ recovery, clock, log }: { recovery: Recovery; clock: () => number; log: Log }) {
+  let loggedAtMs = Number.NEGATIVE_INFINITY;
+  return (work: () => Promise<void>): Promise<void> =>
+    work().catch((err: unknown) => {
+      if (err instanceof StoreUnavailableError && !(err instanceof OrganizationsLockedError)) recovery.lost();
+      if (clock() - loggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
+      loggedAtMs = clock();
+      log.error({ err }, "renewing or sweeping holds failed: it is retried");
+    });
 }
 
 /** Does something for each item, for a chunk of them at a time. Rejects with the first failure when all have been tried. */

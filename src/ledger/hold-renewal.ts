@@ -2,21 +2,18 @@ import type { HoldFacts } from "../credits/facts.ts";
 import { NO_TOKENS, type TokenCounts } from "../credits/price.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { type BackgroundWork, forEachInChunks } from "./background-work.ts";
+import { forEachInChunks, type RunInBackground } from "./background-work.ts";
 import { type CommitQueue, HOLDS } from "./commit-queue.ts";
 import { Lease, type Moment } from "./lease.ts";
+import type { HoldTerms } from "./recovery.ts";
 
-export interface HoldRenewalOptions {
+export interface HoldRenewalOptions extends HoldTerms {
   /** Name of this process as the owner of holds. */
   owner: string;
   queue: CommitQueue;
-  holdLifeMs: number;
-  /** Time for which a request may run without a renewal of its hold; infinite if no other process can end the hold. */
-  leaseMs: number;
   /** The present moment. */
   now: () => Moment;
-  renewEveryMs: number;
-  background: BackgroundWork;
+  runInBackground: RunInBackground;
   log: Log;
 }
 
@@ -38,7 +35,7 @@ export class HoldRenewal {
   #timer: NodeJS.Timeout | undefined;
   /** Renews all open holds of this process. A renewal that fails does not prevent the others. Never rejects. */
   readonly renew = sharedRun(() =>
-    this.#options.background.run(() => forEachInChunks([...this.#open.values()], (hold) => this.#renewOne(hold))),
+    this.#options.runInBackground(() => forEachInChunks([...this.#open.values()], (hold) => this.#renewOne(hold))),
   );
 
   constructor(options: HoldRenewalOptions) {
@@ -50,8 +47,8 @@ export class HoldRenewal {
    * checkpoint is set.
    */
   track(facts: HoldFacts, amount: bigint, queuedAt: Moment): Lease {
-    const { leaseMs, now } = this.#options;
-    const lease = new Lease(leaseMs, now, queuedAt);
+    const { isShared, holdLifeMs, now } = this.#options;
+    const lease = new Lease(isShared ? holdLifeMs : Number.POSITIVE_INFINITY, now, queuedAt);
     this.#open.set(facts.holdId, { facts, amount, lease, checkpoint: undefined });
     return lease;
   }

@@ -8,13 +8,13 @@ import type { Durability } from "../stores/driver.ts";
 import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
-import { BackgroundWork } from "./background-work.ts";
+import { backgroundOf } from "./background-work.ts";
 import { type BookCredits, type CommitOutcome, CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
 import { type DeadLetters, refusalOf } from "./dead-letter.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { type Checkpoint, HoldRenewal } from "./hold-renewal.ts";
 import type { Lease, Moment } from "./lease.ts";
-import { Recovery } from "./recovery.ts";
+import { type HoldTerms, Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 import type { SpooledTransition } from "./spool-file.ts";
 import { Sweeper } from "./sweeper.ts";
@@ -27,18 +27,11 @@ const RUNNING_AND_SPOOLED_MAX = 20_000;
 /** Short, because a service that reports itself as not ready gets no requests that could show that it is. */
 const REFUSING_MS = 5_000;
 
-export interface LedgerOptions {
+export interface LedgerOptions extends HoldTerms {
   books: Books;
   allowances: AllowanceRows;
   spool: Spool;
   deadLetters: DeadLetters;
-  /** Time after which a hold expires without a renewal. */
-  holdLifeMs: number;
-  /** Time past its expiry for which a hold is left open when its owner is unknown to this process. */
-  recoveryMs: number;
-  /** True if other processes use the same store and may end a hold that this one cannot renew. */
-  isShared: boolean;
-  renewEveryMs: number;
   sweepEveryMs: number;
   /** Time for which an unavailable store is retried before a transition goes to the spool. */
   settleRetryMs?: number;
@@ -102,15 +95,14 @@ export class Ledger {
     const onSend = options.observer?.sending;
     this.#queue = new CommitQueue({ books, clock, random, log, retryMs, onSend });
     const { name: owner } = spool;
-    const leaseMs = options.isShared ? options.holdLifeMs : Number.POSITIVE_INFINITY;
     const recovery = new Recovery({
       ...options,
       owner,
       isRunning: (holdId) => this.#running.has(holdId),
       monotonicMs: () => options.now().monotonicMs,
     });
-    const shared = { ...options, queue: this.#queue, background: new BackgroundWork({ recovery, clock, log }) };
-    this.#renewal = new HoldRenewal({ ...shared, leaseMs, owner });
+    const shared = { ...options, queue: this.#queue, runInBackground: backgroundOf({ recovery, clock, log }) };
+    this.#renewal = new HoldRenewal({ ...shared, owner });
     this.#sweeper = new Sweeper({ ...shared, recovery });
   }
 

@@ -1,15 +1,20 @@
 import type { ExpireTransition, HoldClaim } from "../credits/books.ts";
 import type { Owners, SeenHold } from "../stores/queries/books.ts";
 
-export interface RecoveryOptions {
+/** How long holds last, and who may end them. */
+export interface HoldTerms {
+  /** Time after which a hold expires without a renewal. */
+  holdLifeMs: number;
+  /** Time past its expiry for which a hold is left open when its owner is unknown to this process. */
+  recoveryMs: number;
+  /** True if other processes use the same store and may end a hold that this one cannot renew. */
+  isShared: boolean;
+  renewEveryMs: number;
+}
+
+export interface RecoveryOptions extends HoldTerms {
   /** Name of this process as the owner of holds. */
   owner: string;
-  /** True if other processes use the same store. */
-  isShared: boolean;
-  holdLifeMs: number;
-  /** Time past its expiry for which a hold of another process is left open. */
-  recoveryMs: number;
-  renewEveryMs: number;
   /** Returns true if a request of this process is still running. */
   isRunning(holdId: string): boolean;
   monotonicMs: () => number;

@@ -3,7 +3,7 @@ import { sharedRun } from "../internals/shared-run.ts";
 import type { Books, SeenHold } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
-import { type BackgroundWork, forEachInChunks } from "./background-work.ts";
+import { forEachInChunks, type RunInBackground } from "./background-work.ts";
 import { type CommitQueue, DURABLE, ONCE } from "./commit-queue.ts";
 import type { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
@@ -17,7 +17,7 @@ export interface SweeperOptions {
   holdLifeMs: number;
   sweepEveryMs: number;
   recovery: Recovery;
-  background: BackgroundWork;
+  runInBackground: RunInBackground;
   /** Settlements and releases that wait for the store. Their holds must not expire before they are booked. */
   spool: Pick<Spool, "replay" | "endedOwners" | "forgetOwner">;
   log: Log;
@@ -52,13 +52,13 @@ export class Sweeper {
   }
 
   async #sweepAll(): Promise<void> {
-    const { spool, recovery, background } = this.#options;
-    await background.run(() => this.#grantAllowances());
-    await background.run(() => this.#applyDue());
+    const { spool, recovery, allowances, queue, runInBackground } = this.#options;
+    await runInBackground(() => grantAllowances({ allowances, book: (grant) => queue.push(grant, DURABLE) }));
+    await runInBackground(() => this.#applyDue());
     if (!(await spool.replay())) return;
     for (const owner of spool.endedOwners) recovery.endOwner(owner);
-    await background.run(() => this.#recoverHolds());
-    await background.run(() => this.#forgetOwners());
+    await runInBackground(() => this.#recoverHolds());
+    await runInBackground(() => this.#forgetOwners());
     this.#sweepAgain();
   }
 
@@ -73,11 +73,6 @@ export class Sweeper {
   async #forgetOwners(): Promise<void> {
     const { spool, recovery } = this.#options;
     for (const owner of spool.endedOwners) if (!recovery.awaits(owner)) await spool.forgetOwner(owner);
-  }
-
-  #grantAllowances(): Promise<void> {
-    const { allowances, queue } = this.#options;
-    return grantAllowances({ allowances, book: (grant) => queue.push(grant, DURABLE) });
   }
 
   /** Applies grants when they take effect or expire, without waiting for their organization to be used. */
