@@ -30,7 +30,7 @@ export function createResumptions({ rows, circuits, clock, log }: ResumptionsOpt
   const applyNew = async () => {
     const nowMs = clock();
     const routes = circuits.health(nowMs);
-    if (routes.every(({ state, limitedUntilMs }) => state === "closed" && limitedUntilMs === null)) return;
+    if (routes.every(({ health }) => health.state === "closed" && health.limited_until === null)) return;
     const after = uuidV7(nowMs - VALID_MS);
     const newest = { organizationId: null, action: "route.resume", after, before: null, limit: RECORDS_MAX };
     // A store that does not answer is noticed and logged elsewhere; the records are read next time.

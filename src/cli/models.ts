@@ -106,7 +106,7 @@ async function resume(terminal: Terminal, route: string, flags: CommonFlags): Pr
   const requireRoute = async ({ config, catalog }: CatalogAndUpstreams) => {
     const offered = catalog.list().flatMap(({ routes }) => routes.map(upstreamOf));
     // A local server that fails is not found, but a running service has called it.
-    const called = (readHealth(config.dataDir, terminal.clock()) ?? []).map((one) => `${one.provider}/${one.model}`);
+    const called = (readHealth(config.dataDir, terminal.clock()) ?? []).map((one) => one.route);
     if (![...offered, ...called].includes(route)) throw new UnknownIdError("route", route, "models list");
   };
   await withCatalog(terminal, flags, requireRoute, { secrets: "unread" });

@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { expect, test } from "vitest";
+import { isoTime } from "../api/time.ts";
 import type { Route } from "../catalog/model.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import { Circuit, Circuits } from "./circuit.ts";
@@ -23,16 +24,17 @@ function begin({ opens = true, isOnlyRoute = false } = {}) {
   };
   const open = (organizationId = "a") => Array.from({ length: 5 }, () => call(failure(), organizationId));
   const refusal = (organizationId = "a") => circuit.refusal(organizationId, at.ms, isOnlyRoute);
-  return { circuit, at, call, open, refusal, health: () => circuit.health(at.ms) };
+  return { circuit, at, call, open, refusal, health: () => circuit.health(at.ms).health };
 }
 
 test("A circuit opens with the fifth failure in a row.", () => {
-  const { call, open, health } = begin();
+  const { at, circuit, call, open, health } = begin();
   for (let count = 0; count < 4; count += 1) expect(call(failure())).toBeUndefined();
   call("answered");
   expect(open()).toEqual([undefined, undefined, undefined, undefined, "opened"]);
   expect(call("answered")).toBe("refused");
-  expect(health()).toMatchObject({ provider: "up", model: "m", recent: { successes: 1, failures: 9 } });
+  expect(circuit.health(at.ms)).toMatchObject({ provider: "up", route: "up/m" });
+  expect(health()).toMatchObject({ recent: { successes: 1, failures: 9 } });
 });
 
 test("An organization with another route probes after 1 s, then after 2, 4 and so on up to 10 s, until it is answered.", () => {
@@ -47,7 +49,12 @@ test("An organization with another route probes after 1 s, then after 2, 4 and s
   }
   at.ms += 10_000;
   expect(call("answered")).toBe("closed");
-  expect(health()).toMatchObject({ state: "closed", nextProbeAtMs: null, lastSuccessAtMs: at.ms, firstByteMs: 1 });
+  expect(health()).toMatchObject({
+    state: "closed",
+    next_probe_at: null,
+    last_success_at: isoTime(at.ms),
+    first_byte_ms: 1,
+  });
   expect(call("answered")).toBeUndefined();
 });
 
@@ -85,14 +92,14 @@ test("Calls that began before the circuit opened do not change it.", () => {
   const { circuit, at, open, health } = begin();
   const early = at.ms;
   open();
-  const { nextProbeAtMs } = health();
+  const { next_probe_at } = health();
   for (let count = 0; count < 20; count += 1) {
     at.ms += 1;
     expect(circuit.failed("a", failure(), early, at.ms)).toBeUndefined();
     expect(circuit.broke("a", "failed", at.ms)).toBeUndefined();
   }
   expect(circuit.answered("a", early, at.ms)).toBeUndefined();
-  expect(health()).toMatchObject({ failingOrganizations: 1, nextProbeAtMs });
+  expect(health()).toMatchObject({ failing_organizations: 1, next_probe_at });
 });
 
 test("A failure caused by the request counts as a sign that the upstream works.", () => {
@@ -104,7 +111,7 @@ test("A failure caused by the request counts as a sign that the upstream works."
     open();
     at.ms += 10_000;
     expect(call(failure(kind))).toBe("closed");
-    expect(health().lastFailure).toMatchObject({ failure: "failed" });
+    expect(health().last_failure).toMatchObject({ failure: "failed" });
   }
 });
 
@@ -132,7 +139,7 @@ test("Five broken streams in a row open the circuit; a complete one resets the c
   circuit.completed("a", at.ms);
   for (let count = 0; count < 4; count += 1) expect(broken()).toBeUndefined();
   expect(broken()).toBe("opened");
-  expect(health()).toMatchObject({ failingOrganizations: 1, recent: { successes: 9, failures: 9 } });
+  expect(health()).toMatchObject({ failing_organizations: 1, recent: { successes: 9, failures: 9 } });
 });
 
 test("Streams that fail because of the request do not open the circuit.", () => {
@@ -141,7 +148,7 @@ test("Streams that fail because of the request do not open the circuit.", () => 
     circuit.answered("a", at.ms, at.ms + 1);
     expect(circuit.broke("a", "content_filter", at.ms + 1)).toBeUndefined();
   }
-  expect(health()).toMatchObject({ state: "closed", lastFailure: null, recent: { failures: 0 } });
+  expect(health()).toMatchObject({ state: "closed", last_failure: null, recent: { failures: 0 } });
 });
 
 test("The circuit of a scripted upstream never opens.", () => {
@@ -163,7 +170,7 @@ test("The failures of one organization never refuse another one.", () => {
     call(failure(), "noisy");
     if (count % 110 === 0) expect(call("answered", "quiet")).toBeUndefined();
   }
-  expect(health()).toMatchObject({ state: "partly_open", failingOrganizations: 1 });
+  expect(health()).toMatchObject({ state: "partly_open", failing_organizations: 1 });
 });
 
 test("The broken streams of one organization never refuse another one.", () => {
@@ -173,7 +180,7 @@ test("The broken streams of one organization never refuse another one.", () => {
     at.ms += 10;
     circuit.broke("noisy", "failed", at.ms);
   }
-  expect(health()).toMatchObject({ state: "partly_open", failingOrganizations: 1 });
+  expect(health()).toMatchObject({ state: "partly_open", failing_organizations: 1 });
   at.ms += 15_000;
   expect(health().state).toBe("open");
   expect(call("answered", "quiet")).toBeUndefined();
@@ -190,10 +197,10 @@ test("Two organizations that fail close an upstream to all, if nobody had a succ
   expect(health().state).toBe("partly_open");
   expect(call("answered", "d")).toBeUndefined();
   at.ms += 9_999;
-  expect(health()).toMatchObject({ state: "partly_open", failingOrganizations: 2 });
+  expect(health()).toMatchObject({ state: "partly_open", failing_organizations: 2 });
   expect(call(failure(), "c")).toBeUndefined();
   at.ms += 1;
-  expect(health()).toMatchObject({ state: "open", failingOrganizations: 2 });
+  expect(health()).toMatchObject({ state: "open", failing_organizations: 2 });
 });
 
 test("An upstream that is closed to all admits one call of each further organization after a second, and then its probes.", () => {
@@ -207,7 +214,7 @@ test("An upstream that is closed to all admits one call of each further organiza
   expect(call(failure(), "d")).toBeUndefined();
   at.ms += 2_000;
   expect(call("answered", "c")).toBeUndefined();
-  expect(health()).toMatchObject({ state: "partly_open", failingOrganizations: 2 });
+  expect(health()).toMatchObject({ state: "partly_open", failing_organizations: 2 });
   expect(call("answered", "c")).toBeUndefined();
   expect(call("answered", "d")).toBeUndefined();
 });
@@ -247,9 +254,9 @@ test("The circuit of an organization that does not call any more closes by itsel
   at.ms += 30_000;
   expect(call(failure(), "b")).toBeUndefined();
   at.ms += 30_000;
-  expect(health()).toMatchObject({ state: "open", failingOrganizations: 1 });
+  expect(health()).toMatchObject({ state: "open", failing_organizations: 1 });
   at.ms += 30_000;
-  expect(health()).toMatchObject({ state: "closed", failingOrganizations: 0, nextProbeAtMs: null });
+  expect(health()).toMatchObject({ state: "closed", failing_organizations: 0, next_probe_at: null });
 });
 
 test("A pause lasts as long as the upstream states, at most a minute, for every organization and without a probe.", () => {
@@ -261,7 +268,7 @@ test("A pause lasts as long as the upstream states, at most a minute, for every 
     const { circuit, at, call, refusal, health } = begin({ isOnlyRoute: true });
     expect(call(failure("rate_limited", stated))).toBeUndefined();
     const pausedAtMs = at.ms;
-    expect(health()).toMatchObject({ state: "closed", limitedUntilMs: pausedAtMs + seconds * 1000 });
+    expect(health()).toMatchObject({ state: "closed", limited_until: isoTime(pausedAtMs + seconds * 1000) });
     for (const organizationId of ["a", "b"]) {
       expect(refusal(organizationId)).toMatchObject({ failure: "rate_limited", retryAfterSeconds: seconds });
       for (let ms = 0; ms < seconds * 1000; ms += 250) {
@@ -272,7 +279,7 @@ test("A pause lasts as long as the upstream states, at most a minute, for every 
     expect(refusal()).toMatchObject({ retryAfterSeconds: 1 });
     at.ms += 1;
     expect(call("answered", "b")).toBeUndefined();
-    expect(health().limitedUntilMs).toBeNull();
+    expect(health().limited_until).toBeNull();
   }
 });
 
@@ -281,7 +288,7 @@ test("Only a rate limit with a time begins a pause; any other failure counts for
     const { call, health } = begin();
     for (let count = 0; count < 5; count += 1) call(error, "a");
     expect(call("answered", "a")).toBe("refused");
-    expect(health()).toMatchObject({ limitedUntilMs: null, failingOrganizations: 1 });
+    expect(health()).toMatchObject({ limited_until: null, failing_organizations: 1 });
     expect(call("answered", "b")).toBeUndefined();
   }
 });
@@ -291,7 +298,7 @@ test("A resumed upstream is called again at once, by every organization.", () =>
   open("a");
   call(failure("rate_limited", 60), "b");
   circuit.resume();
-  expect(health()).toMatchObject({ state: "closed", limitedUntilMs: null, recent: { failures: 6 } });
+  expect(health()).toMatchObject({ state: "closed", limited_until: null, recent: { failures: 6 } });
   expect(call("answered", "a")).toBeUndefined();
   expect(call("answered", "b")).toBeUndefined();
 });
@@ -313,7 +320,7 @@ test("Of 100,000 organizations that fail, an upstream remembers 10,000, so that 
     if (count % 1_000 === 0) at.ms += 1;
     circuit.failed(`org ${Math.floor(count / 5)}`, failure(), at.ms, at.ms);
   }
-  expect(health().failingOrganizations).toBe(10_000);
+  expect(health().failing_organizations).toBe(10_000);
 });
 
 test("An upstream is called again within ten seconds, or when its pause of at most a minute is over.", () => {
@@ -331,16 +338,16 @@ test("An upstream is called again within ten seconds, or when its pause of at mo
       let nowMs = 0;
       for (const { waitMs, organizationId, isOnlyRoute, outcome, retryAfterSeconds } of steps) {
         nowMs += waitMs;
-        const { state, limitedUntilMs } = circuit.health(nowMs);
-        expect(limitedUntilMs ?? 0).toBeLessThanOrEqual(nowMs + 60_000);
+        const { state, limited_until: limitedUntil } = circuit.health(nowMs).health;
+        expect(Date.parse(limitedUntil ?? "1970")).toBeLessThanOrEqual(nowMs + 60_000);
         if (!circuit.admits(organizationId, nowMs, isOnlyRoute)) {
-          expect(state !== "closed" || limitedUntilMs !== null).toBe(true);
+          expect(state !== "closed" || limitedUntil !== null).toBe(true);
           const { retryAfterSeconds: seconds = 0 } = circuit.refusal(organizationId, nowMs, isOnlyRoute);
           expect(seconds).toBeGreaterThanOrEqual(1);
-          expect(seconds).toBeLessThanOrEqual(limitedUntilMs === null ? 10 : 60);
+          expect(seconds).toBeLessThanOrEqual(limitedUntil === null ? 10 : 60);
           continue;
         }
-        expect(limitedUntilMs).toBeNull();
+        expect(limitedUntil).toBeNull();
         const startedMs = nowMs;
         nowMs += 5;
         if (outcome === "answered") circuit.answered(organizationId, startedMs, nowMs);
@@ -355,7 +362,7 @@ test("An upstream is called again within ten seconds, or when its pause of at mo
         expect(circuit.admits(organizationId, nowMs + 60_000, false)).toBe(true);
         circuit.answered(organizationId, nowMs + 60_000, nowMs + 60_001);
       }
-      expect(circuit.health(nowMs + 60_001).state).toBe("closed");
+      expect(circuit.health(nowMs + 60_001).health.state).toBe("closed");
     }),
   );
 });

@@ -1,3 +1,4 @@
+import { isoTime } from "../api/time.ts";
 import { type Route, upstreamOf } from "../catalog/model.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import type { Provider } from "../providers/provider.ts";
@@ -103,13 +104,13 @@ const UNUSED = new OrganizationCircuit();
  * whose client disconnects, does not block the next one. A pause that the upstream asks for is for everybody.
  */
 export class Circuit {
-  readonly #route: { providerId: string; model: string };
+  readonly #route: Pick<Route, "providerId" | "model">;
   readonly #opens: boolean;
   /** Open circuits by their organizations. */
   readonly #open = new RecentMap<OrganizationCircuit>(REMEMBERED);
   /** Closed circuits of organizations that had a failure. */
   readonly #closed = new RecentMap<OrganizationCircuit>(REMEMBERED);
-  #lastFailure: RouteHealth["lastFailure"] = null;
+  #lastFailure: { failure: UpstreamFailure; atMs: number } | null = null;
   #lastSuccessAtMs: number | null = null;
   #firstByteMs: number | null = null;
   readonly #successes = new RollingCount(RECENT_MINUTES, 60_000);
@@ -121,7 +122,7 @@ export class Circuit {
   #pausedUntilMs = LONG_AGO;
 
   /** `opens` is false for an upstream whose failures do not predict the next one. */
-  constructor(route: { providerId: string; model: string }, opens: boolean) {
+  constructor(route: Pick<Route, "providerId" | "model">, opens: boolean) {
     this.#route = route;
     this.#opens = opens;
   }
@@ -144,12 +145,11 @@ export class Circuit {
 
   /** Returns the error for a call that is not admitted: the upstream's last failure, with the time of the next call. */
   refusal(organizationId: string, nowMs: number, isOnlyRoute: boolean): UpstreamError {
-    const { providerId, model } = this.#route;
     const untilMs = this.#nextCallAtMs(organizationId, nowMs, isOnlyRoute) ?? nowMs;
     const retryAfterSeconds = Math.max(1, Math.ceil((untilMs - nowMs) / 1000));
     const failure = this.#isPaused(nowMs) ? "rate_limited" : (this.#lastFailure?.failure ?? "unavailable");
     const what = this.#isPaused(nowMs) ? "asked for a pause" : "failed repeatedly and is not called now";
-    return new UpstreamError(failure, `${providerId}/${model} ${what}`, { retryAfterSeconds });
+    return new UpstreamError(failure, `${upstreamOf(this.#route)} ${what}`, { retryAfterSeconds });
   }
 
   /** Notes that an answer has begun. */
@@ -200,18 +200,18 @@ export class Circuit {
     const open = this.#open.values(nowMs);
     const probeTimes = open.map((circuit) => circuit.nextProbeAtMs(this.#probeEveryMs(circuit, false), nowMs));
     const openState = this.#hasWorkedLately(nowMs) ? "partly_open" : "open";
-    return {
-      provider: this.#route.providerId,
-      model: this.#route.model,
+    const last = this.#lastFailure;
+    const health: RouteHealth["health"] = {
       state: open.length === 0 ? "closed" : openState,
-      failingOrganizations: open.length,
-      nextProbeAtMs: open.length === 0 ? null : Math.min(...probeTimes),
-      limitedUntilMs: this.#isPaused(nowMs) ? this.#pausedUntilMs : null,
-      lastFailure: this.#lastFailure,
-      lastSuccessAtMs: this.#lastSuccessAtMs,
+      failing_organizations: open.length,
+      next_probe_at: open.length === 0 ? null : isoTime(Math.min(...probeTimes)),
+      limited_until: this.#isPaused(nowMs) ? isoTime(this.#pausedUntilMs) : null,
+      last_failure: last && { failure: last.failure, at: isoTime(last.atMs) },
+      last_success_at: isoTime(this.#lastSuccessAtMs),
       recent: { successes: this.#successes.total(nowMs), failures: this.#failures.total(nowMs) },
-      firstByteMs: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
+      first_byte_ms: this.#firstByteMs === null ? null : Math.round(this.#firstByteMs),
     };
+    return { provider: this.#route.providerId, route: upstreamOf(this.#route), health };
   }
 
   #find(organizationId: string, nowMs: number): OrganizationCircuit | undefined {

@@ -2,6 +2,7 @@ import { mkdtemp, readdir, rm, utimes, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
+import { isoTime } from "../api/time.ts";
 import { UpstreamError } from "../errors.ts";
 import { Circuit } from "./circuit.ts";
 import { HealthFile, readHealth } from "./route-health.ts";
@@ -35,11 +36,8 @@ test("A health file contains the health of a running service, and is ignored aft
   await expect.poll(() => readHealth(dataDir, at.ms)).toEqual([circuit.health(at.ms)]);
   circuit.failed("a", new UpstreamError("timeout", "late"), at.ms, at.ms);
   await expect
-    .poll(() => readHealth(dataDir, at.ms)?.[0]?.lastFailure)
-    .toEqual({
-      failure: "timeout",
-      atMs: at.ms,
-    });
+    .poll(() => readHealth(dataDir, at.ms)?.[0]?.health.last_failure)
+    .toEqual({ failure: "timeout", at: isoTime(at.ms) });
   expect(readHealth(dataDir, at.ms + 30_000)).toHaveLength(1);
   expect(readHealth(dataDir, at.ms + 30_001)).toBeUndefined();
   await file.stop();
@@ -73,12 +71,16 @@ test("The health files of all running services on a directory are combined.", as
     .poll(() => readHealth(dataDir, at.ms))
     .toEqual([
       {
-        ...circuit.health(at.ms),
-        state: "open",
-        failingOrganizations: 1,
-        nextProbeAtMs: elsewhere.health(at.ms).nextProbeAtMs,
-        lastFailure: { failure: "timeout", atMs: at.ms },
-        recent: { successes: 1, failures: 5 },
+        provider: "up",
+        route: "up/m",
+        health: {
+          ...circuit.health(at.ms).health,
+          state: "open",
+          failing_organizations: 1,
+          next_probe_at: elsewhere.health(at.ms).health.next_probe_at,
+          last_failure: { failure: "timeout", at: isoTime(at.ms) },
+          recent: { successes: 1, failures: 5 },
+        },
       },
     ]);
   await other.stop();

@@ -2,31 +2,16 @@ import { readdirSync, readFileSync } from "node:fs";
 import { readdir, rename, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { ModelRoute } from "../api/admin/reports.ts";
-import { isoTime } from "../api/time.ts";
 import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { pricesByClass } from "../credits/price.ts";
-import type { UpstreamFailure } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
 
-/** Health of an upstream, as its requests have shown it. Times are milliseconds since 1970. */
+/** Health of an upstream, as its requests have shown it, in the form of the admin API. */
 export interface RouteHealth {
   provider: string;
-  /** The upstream's own name of the model. */
-  model: string;
-  /** Open: no organization gets an answer. Partly open: it fails for some organizations, and answers others. */
-  state: "closed" | "partly_open" | "open";
-  /** Organizations whose circuits are open. */
-  failingOrganizations: number;
-  /** Time of the next probe of one of these organizations. */
-  nextProbeAtMs: number | null;
-  /** End of the pause that the upstream asked for. */
-  limitedUntilMs: number | null;
-  lastFailure: { failure: UpstreamFailure; atMs: number } | null;
-  lastSuccessAtMs: number | null;
-  /** Counts of the last five minutes. */
-  recent: { successes: number; failures: number };
-  /** Moving average of the time until an answer begins; null before the first answer. */
-  firstByteMs: number | null;
+  /** `provider/model` of the upstream. */
+  route: string;
+  health: NonNullable<ModelRoute["health"]>;
 }
 
 const EVERY_MS = 1_000;
@@ -120,7 +105,7 @@ export function readHealth(dataDir: string, nowMs: number): RouteHealth[] | unde
     .map((path) => contentOf(path, nowMs))
     .filter((routes) => routes !== undefined);
   if (known.length === 0) return undefined;
-  const ofUpstreams = Map.groupBy(known.flat(), ({ provider, model }) => JSON.stringify([provider, model]));
+  const ofUpstreams = Map.groupBy(known.flat(), ({ route }) => route);
   return [...ofUpstreams.values()].map((seen) => seen.reduce(combine));
 }
 
@@ -145,55 +130,38 @@ function contentOf(path: string, nowMs: number): RouteHealth[] | undefined {
   }
 }
 
-const SEVERITY: Record<RouteHealth["state"], number> = { closed: 0, partly_open: 1, open: 2 };
+const SEVERITY = { closed: 0, partly_open: 1, open: 2 };
 
 /** Combines the health of an upstream in two processes: the worse state, the later times, and the sums of the counts. */
-function combine(one: RouteHealth, other: RouteHealth): RouteHealth {
-  const { state, nextProbeAtMs } = SEVERITY[other.state] > SEVERITY[one.state] ? other : one;
-  const { lastSuccessAtMs, firstByteMs } = (other.lastSuccessAtMs ?? 0) > (one.lastSuccessAtMs ?? 0) ? other : one;
-  return {
-    provider: one.provider,
-    model: one.model,
-    state,
+function combine({ health: one, ...names }: RouteHealth, { health: other }: RouteHealth): RouteHealth {
+  const worse = SEVERITY[other.state] > SEVERITY[one.state] ? other : one;
+  const later = (other.last_success_at ?? "") > (one.last_success_at ?? "") ? other : one;
+  const [limitedUntil] = [one, other]
+    .flatMap(({ limited_until }) => limited_until ?? [])
+    .sort()
+    .reverse();
+  const health = {
+    state: worse.state,
     // Usually the same organizations call both processes.
-    failingOrganizations: Math.max(one.failingOrganizations, other.failingOrganizations),
-    nextProbeAtMs,
-    limitedUntilMs: Math.max(one.limitedUntilMs ?? 0, other.limitedUntilMs ?? 0) || null,
-    lastFailure: (other.lastFailure?.atMs ?? 0) > (one.lastFailure?.atMs ?? 0) ? other.lastFailure : one.lastFailure,
-    lastSuccessAtMs,
+    failing_organizations: Math.max(one.failing_organizations, other.failing_organizations),
+    next_probe_at: worse.next_probe_at,
+    limited_until: limitedUntil ?? null,
+    last_failure: (other.last_failure?.at ?? "") > (one.last_failure?.at ?? "") ? other.last_failure : one.last_failure,
+    last_success_at: later.last_success_at,
     recent: {
       successes: one.recent.successes + other.recent.successes,
       failures: one.recent.failures + other.recent.failures,
     },
-    firstByteMs,
+    first_byte_ms: later.first_byte_ms,
   };
+  return { ...names, health };
 }
 
 /** Formats the routes of a model for the admin API, with their prices and, where known, their health. */
 export function reportRoutes({ routes }: CatalogModel, known: readonly RouteHealth[]): ModelRoute[] {
-  return routes.map((route) => {
-    const health = known.find((one) => one.provider === route.providerId && one.model === route.model);
-    return {
-      route: upstreamOf(route),
-      weight: route.weight ?? null,
-      prices: pricesByClass(route.prices),
-      health: toHealth(health),
-    };
+  return routes.map((one) => {
+    const route = upstreamOf(one);
+    const health = known.find((seen) => seen.route === route)?.health ?? null;
+    return { route, weight: one.weight ?? null, prices: pricesByClass(one.prices), health };
   });
-}
-
-/** Formats the health of a route for the admin API; null where it was not called. */
-export function toHealth(health: RouteHealth | undefined): ModelRoute["health"] {
-  if (health === undefined) return null;
-  const { state, lastFailure, recent, firstByteMs } = health;
-  return {
-    state,
-    failing_organizations: health.failingOrganizations,
-    next_probe_at: isoTime(health.nextProbeAtMs),
-    limited_until: isoTime(health.limitedUntilMs),
-    last_failure: lastFailure && { failure: lastFailure.failure, at: isoTime(lastFailure.atMs) },
-    last_success_at: isoTime(health.lastSuccessAtMs),
-    recent,
-    first_byte_ms: firstByteMs,
-  };
 }

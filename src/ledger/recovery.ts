@@ -1,7 +1,7 @@
 import type { ExpireTransition, HoldClaim } from "../credits/books.ts";
 import type { Owners, SeenHold } from "../stores/queries/books.ts";
 
-/** How long holds last, and who may end them. */
+/** Terms of holds: how long they last, and who may end them. */
 export interface HoldTerms {
   /** Time after which a hold expires without a renewal. */
   holdLifeMs: number;

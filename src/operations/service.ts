@@ -59,10 +59,7 @@ export const resumeRoute = operation({
   answer: { status: 200, description: "The route and its health on this node.", schema: (s) => s.ResumedRoute },
   async handle({ gateway, audit, actor, resumptions, clock }, { body: { route } }): Promise<ResumedRoute> {
     // Imported here, because every command loads the list of operations.
-    const [{ upstreamOf }, { toHealth }] = await Promise.all([
-      import("../catalog/model.ts"),
-      import("../gateway/route-health.ts"),
-    ]);
+    const { upstreamOf } = await import("../catalog/model.ts");
     const isKnown = gateway.catalog.list().some(({ routes }) => routes.some((one) => upstreamOf(one) === route));
     if (!isKnown) {
       const message = "There is no route with this name. GET /admin/v1/models lists the routes of all models.";
@@ -70,8 +67,8 @@ export const resumeRoute = operation({
     }
     await audit.record(actor, { action: "route.resume", organizationId: null, subjectId: route });
     await resumptions.apply();
-    const health = gateway.circuits.health(clock()).find(({ provider, model }) => `${provider}/${model}` === route);
-    return { object: "route", route, health: toHealth(health) };
+    const seen = gateway.circuits.health(clock()).find((one) => one.route === route);
+    return { object: "route", route, health: seen?.health ?? null };
   },
 });
 

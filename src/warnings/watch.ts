@@ -1,5 +1,6 @@
 import { idOfTexts } from "../admin/token.ts";
 import type { EventKind } from "../api/admin/event-kinds.ts";
+import type { ModelRoute } from "../api/admin/reports.ts";
 import { DAY_MS, dayStart, HOUR_MS, isoDay, isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
@@ -21,22 +22,14 @@ export interface WatchSettings {
   unusualFactor: number;
 }
 
-/** Health of a route on this node. */
-export interface RouteState {
-  provider: string;
-  model: string;
-  /** Open: its calls fail for all organizations. */
-  state: "closed" | "partly_open" | "open";
-  lastFailure: { atMs: number } | null;
-  lastSuccessAtMs: number | null;
-}
+type Health = Pick<NonNullable<ModelRoute["health"]>, "state" | "last_failure" | "last_success_at">;
 
 export interface WatchOptions {
   rows: EventRows;
   usage: Pick<UsageRows, "requests">;
   settings: () => WatchSettings;
-  /** The routes that were called since the start. */
-  routes: () => readonly RouteState[];
+  /** The routes that this node has called since its start. */
+  routes: () => readonly { route: string; health: Health }[];
   models: () => readonly { id: string; shutdownDate: string | null; replacement: string | null }[];
   /** Returns the next change of the prices of each model until a time. */
   priceChanges: (untilMs: number) => readonly ModelChange["data"][];
@@ -108,7 +101,7 @@ export class Watch {
    */
   async #watchRoutes(): Promise<void> {
     const { rows, routes } = this.#options;
-    const seen = routes().map((state) => ({ route: `${state.provider}/${state.model}`, isDown: isDown(state) }));
+    const seen = routes().map(({ route, health }) => ({ route, isDown: isDown(health) }));
     const changed = seen.filter(({ route, isDown }) => isDown !== undefined && isDown !== this.#isDown.get(route));
     if (changed.length === 0) return;
     const earlier = await rows.eventsOf(["route.down", "route.up"]);
@@ -205,7 +198,7 @@ interface ModelChange {
 }
 
 /** Returns undefined where it is not known: a route that nobody calls, or whose last call failed, is not up again. */
-function isDown({ state, lastFailure, lastSuccessAtMs }: RouteState): boolean | undefined {
+function isDown({ state, last_failure, last_success_at }: Health): boolean | undefined {
   if (state === "open") return true;
-  return (lastSuccessAtMs ?? 0) > (lastFailure?.atMs ?? 0) ? false : undefined;
+  return (last_success_at ?? "") > (last_failure?.at ?? "") ? false : undefined;
 }

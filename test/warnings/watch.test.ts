@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventText } from "../../src/admin/event-texts.ts";
 import { EVENT_KINDS } from "../../src/api/admin/event-kinds.ts";
+import { isoTime } from "../../src/api/time.ts";
 import { buildCatalog } from "../../src/catalog/build.ts";
 import type { ModelSettings } from "../../src/catalog/configured.ts";
 import { providersOfKeys } from "../../src/catalog/known-providers.ts";
@@ -12,7 +13,7 @@ import { eventOf } from "../../src/credits/warnings.ts";
 import type { RequestSum } from "../../src/stores/queries/usage.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { type RouteState, Watch, type WatchOptions } from "../../src/warnings/watch.ts";
+import { Watch, type WatchOptions } from "../../src/warnings/watch.ts";
 import { grantOf } from "../stores/fixture.ts";
 
 const HOUR_MS = 3_600_000;
@@ -148,14 +149,17 @@ test("a token that expires is told of once, unless it was revoked or replaced", 
   expect(await told()).toEqual([["token.expiring", { organization_id: ORGANIZATION, ...expected }]]);
 });
 
-const up = (model: string): RouteState => {
-  return { provider: "a", model, state: "closed", lastFailure: { atMs: nowMs - 2 }, lastSuccessAtMs: nowMs - 1 };
+type Route = ReturnType<WatchOptions["routes"]>[number];
+const failedAt = (atMs: number) => ({ failure: "failed", at: isoTime(atMs) });
+const up = (model: string, changes: Partial<Route["health"]> = {}): Route => {
+  const times = { last_failure: failedAt(nowMs - 2), last_success_at: isoTime(nowMs - 1) };
+  return { route: `a/${model}`, health: { state: "closed", ...times, ...changes } };
 };
-const down = (model: string): RouteState => ({ ...up(model), state: "open", lastFailure: { atMs: nowMs } });
+const down = (model: string) => up(model, { state: "open", last_failure: failedAt(nowMs) });
 const toldRoutes = async () => (await told()).map(([kind, { route }]) => `${kind} ${route}`);
 
 test("a route is told of once by three nodes when it is down, and once when it is up again", async () => {
-  let routes: RouteState[] = [];
+  let routes: Route[] = [];
   const nodes = [1, 2, 3].map(() => watchOf({ routes: () => routes }));
   const look = async () => {
     await Promise.all(nodes.map((node) => node.run()));
@@ -173,7 +177,7 @@ test("after a restart, a route that was down is up again once a call succeeds, a
   let routes = [down("b")];
   await watchOf({ routes: () => routes }).run();
   const restarted = watchOf({ routes: () => routes });
-  for (routes of [[], [{ ...up("b"), lastSuccessAtMs: null }], [{ ...up("b"), lastFailure: { atMs: nowMs } }]]) {
+  for (routes of [[], [up("b", { last_success_at: null })], [up("b", { last_failure: failedAt(nowMs) })]]) {
     await restarted.run();
     expect(await toldRoutes()).toEqual(["route.down a/b"]);
   }

@@ -153,11 +153,11 @@ function observeParts(gauges: Instruments, sources: GaugeSources, result: BatchO
   }
   for (const [provider, circuits] of Map.groupBy(
     sources.circuits.health(sources.clock()),
-    (circuit) => circuit.provider,
+    ({ provider }) => provider,
   )) {
     // With a zero for each state, so that an alert on one can end.
     for (const state of ["closed", "partly_open", "open"] as const) {
-      const inState = circuits.filter((circuit) => circuit.state === state).length;
+      const inState = circuits.filter(({ health }) => health.state === state).length;
       result.observe(gauges.circuits, inState, { "gen_ai.provider.name": provider, "tollgate.circuit.state": state });
     }
   }
