@@ -229,6 +229,6 @@ export class UpstreamError extends Error {
 }
 
 /** Returns the failure of a request with a field that an upstream cannot take. `reason` follows the name of the field. */
-export function unsupportedField(param: string, reason: string, message: string): UpstreamError {
+export function unsupportedField(param: string, reason: string, message = `The upstream takes no ${param}`) {
   return new UpstreamError("unsupported", message, { publicReason: `Invalid '${param}': ${reason}.`, param });
 }

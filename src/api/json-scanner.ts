@@ -20,6 +20,8 @@ const CLOSING_BRACE = 0x7d;
 /** Bytes of a string that are read one by one before its end is searched: a search costs as much. */
 const SHORT_BYTES = 64;
 
+const UNBOUNDED: JsonBounds = { depth: Number.POSITIVE_INFINITY, values: Number.POSITIVE_INFINITY };
+
 /** Counts the depth and the values of a JSON text while its bytes arrive, so that it is rejected early. */
 export class JsonScanner {
   readonly #bounds: JsonBounds;
@@ -29,8 +31,13 @@ export class JsonScanner {
   #isInString = false;
   #isEscaped = false;
 
-  constructor(bounds: JsonBounds) {
+  constructor(bounds: JsonBounds = UNBOUNDED) {
     this.#bounds = bounds;
+  }
+
+  /** True after the beginning of an array or an object that has not ended. */
+  get isWithin(): boolean {
+    return this.#depth > 0;
   }
 
   /** Scans the next bytes. Returns the limit that they exceed; do not call it again afterwards. */

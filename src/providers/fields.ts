@@ -127,7 +127,7 @@ function fieldOfPart(part: ContentPart): keyof typeof WORDS | undefined {
 }
 
 function refusal(param: string, what: string): UpstreamError {
-  return unsupportedField(param, `this model does not support ${what}`, `The upstream takes no ${param}`);
+  return unsupportedField(param, `this model does not support ${what}`);
 }
 
 /** True for a part that is neither a text nor a refusal. */

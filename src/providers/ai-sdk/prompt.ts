@@ -8,7 +8,7 @@ import type { ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../
 import { TEXT_SIGNATURE_ID } from "../../api/gemini/signatures.ts";
 import { isObject, parseJson, textOf } from "../../api/json.ts";
 import { isMedium, MOVED_MEDIA, markOf } from "../fields.ts";
-import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
+import { type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { fieldsOfDetail, isCallSignature, readExtraContent } from "./reasoning.ts";
 import type { PromptRules, Wire } from "./wire.ts";
 
@@ -82,7 +82,8 @@ class ConversationReader {
       if (part.type === "text") return { type: "text", text: part.text, ...this.#mark([part]) };
       const place = `${at}.content[${index}]`;
       if (part.type === "image_url") return this.#withMark(this.#image(part, place), part);
-      if (part.type === "refusal") throw refusal(`${place}.type`, "a refusal belongs to an assistant's message");
+      if (part.type === "refusal")
+        throw unsupportedField(`${place}.type`, "a refusal belongs to an assistant's message");
       return this.#withMark(toMedia(part, place, this.#wire.prompt), part);
     });
   }
@@ -102,7 +103,7 @@ class ConversationReader {
   #image({ image_url: { url, detail } }: Extract<ContentPart, { type: "image_url" }>, at: string) {
     const file = fromAddress(url, JPEG, `${at}.image_url.url`);
     if (file.data.type === "url" && this.#wire.prompt.refusesImageAddresses) {
-      throw refusal(at, "this model supports images only as data:image/…;base64,…");
+      throw unsupportedField(at, "this model supports images only as data:image/…;base64,…");
     }
     if (detail === undefined || detail === "auto") return file;
     const { imageDetail } = this.#wire.prompt;
@@ -181,7 +182,7 @@ class ConversationReader {
   /** Adds a tool's result. Consecutive results belong to one turn, and most wires require them in one message. */
   #addResult({ tool_call_id: id = "", content }: RequestMessage, at: string): void {
     const toolName = this.#toolNames.get(id);
-    if (toolName === undefined) throw refusal(`${at}.tool_call_id`, "no tool call before it has this id");
+    if (toolName === undefined) throw unsupportedField(`${at}.tool_call_id`, "no tool call before it has this id");
     const part: LanguageModelV4ToolResultPart = {
       type: "tool-result",
       toolCallId: id,
@@ -217,7 +218,7 @@ class ConversationReader {
     const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
     // Some packages would fetch the address themselves.
     if (index >= 0)
-      throw refusal(`${at}.content[${index}]`, "a file in a tool's result must be sent as data:…;base64,…");
+      throw unsupportedField(`${at}.content[${index}]`, "a file in a tool's result must be sent as data:…;base64,…");
     return { type: "content", value };
   }
 }
@@ -228,7 +229,7 @@ function contentText(content: RequestMessage["content"], at: string): string {
     .map((part) => {
       if (part.type === "text") return part.text;
       if (part.type === "refusal") return part.refusal;
-      throw refusal(at, "images and files are supported only in user messages");
+      throw unsupportedField(at, "images and files are supported only in user messages");
     })
     .join("");
 }
@@ -237,7 +238,7 @@ function toInput(given: string, at: string): unknown {
   if (given.trim() === "") return {};
   const input = parseJson(given);
   if (isObject(input)) return input;
-  throw refusal(`${at}.function.arguments`, "expected a JSON object");
+  throw unsupportedField(`${at}.function.arguments`, "expected a JSON object");
 }
 
 const JPEG = "image/jpeg";
@@ -259,7 +260,7 @@ function toMedia(part: MediaPart, at: string, { takesOnlyPdf }: PromptRules): La
   const { file_data: data, file_url: url, filename } = part.file;
   const file = fromAddress(data ?? url ?? "", "application/pdf", `${at}.file`);
   if (takesOnlyPdf === true && file.mediaType !== "application/pdf")
-    throw refusal(`${at}.file`, "only PDF is supported");
+    throw unsupportedField(`${at}.file`, "only PDF is supported");
   return filename === undefined ? file : { ...file, filename };
 }
 
@@ -270,12 +271,8 @@ function fromAddress(address: string, usualType: string, at: string): LanguageMo
     return { type: "file", mediaType, data: { type: "data", data: address.slice(head.length) } };
   }
   const url = URL.parse(address);
-  if (url?.protocol !== "https:") throw refusal(at, "expected an https address, or data:…;base64,…");
+  if (url?.protocol !== "https:") throw unsupportedField(at, "expected an https address, or data:…;base64,…");
   const ending = /\.(\w{3,4})$/.exec(url.pathname.toLowerCase())?.[1] ?? "";
   const isOtherImage = usualType === JPEG && IMAGE_ENDINGS.has(ending);
   return { type: "file", mediaType: isOtherImage ? `image/${ending}` : usualType, data: { type: "url", url } };
-}
-
-function refusal(at: string, why: string): UpstreamError {
-  return unsupportedField(at, why, "The request cannot be expressed on this wire");
 }

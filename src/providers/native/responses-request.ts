@@ -1,7 +1,7 @@
 import type { ContentPart, ReasoningDetail, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
 import { pick } from "../../api/json.ts";
 import { type FieldSupport, fitFields, passing, translating } from "../fields.ts";
-import { type UpstreamError, type UpstreamRequest, unsupportedField } from "../provider.ts";
+import { type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { RESPONSES_REASONING } from "./responses.ts";
 
 type Item = Record<string, unknown>;
@@ -27,7 +27,7 @@ const FIELDS: FieldSupport = {
 export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: string[] } {
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
-  if (unsupported !== undefined) throw refusal(unsupported, "this model does not take it");
+  if (unsupported !== undefined) throw unsupportedField(unsupported, "this model does not take it");
   const {
     model,
     instructions,
@@ -151,7 +151,7 @@ function toOutputParts(content: RequestMessage["content"], at: string): Item[] {
   return parts.flatMap((part, index): Item[] => {
     if (part.type === "text") return part.text === "" ? [] : [{ type: "output_text", text: part.text }];
     if (part.type === "refusal") return [{ type: "refusal", refusal: part.refusal }];
-    throw refusal(`${at}[${index}].type`, "an answer of the model contains text and refusals");
+    throw unsupportedField(`${at}[${index}].type`, "an answer of the model contains text and refusals");
   });
 }
 
@@ -175,11 +175,11 @@ function toPart(part: ContentPart, at: string): Item {
     case "file": {
       const { filename, file_data, file_url, file_id } = part.file;
       // The id could be that of any file in the operator's account.
-      if (file_id !== undefined) throw refusal(`${at}.file.file_id`, "send the file itself as file_data");
+      if (file_id !== undefined) throw unsupportedField(`${at}.file.file_id`, "send the file itself as file_data");
       return { type: "input_file", filename, file_data, file_url };
     }
     default:
-      throw refusal(`${at}.type`, "this model takes text, images and files");
+      throw unsupportedField(`${at}.type`, "this model takes text, images and files");
   }
 }
 
@@ -188,14 +188,10 @@ function textOf(content: RequestMessage["content"], at: string): string {
   return content
     .map((part, index) => {
       if (part.type === "text") return part.text;
-      throw refusal(
+      throw unsupportedField(
         `${at}[${index}].type`,
         "only messages of the user and results of tools may contain more than text",
       );
     })
     .join("");
-}
-
-function refusal(param: string, reason: string): UpstreamError {
-  return unsupportedField(param, reason, "The Responses API cannot express the request");
 }

@@ -1,5 +1,6 @@
 import type { ToolCallDelta } from "../../api/chat/completion.ts";
 import { isObject, type JsonObject, textOf } from "../../api/json.ts";
+import { JsonScanner } from "../../api/json-scanner.ts";
 
 interface OpenCall {
   /** Position among the answer's calls. */
@@ -9,7 +10,9 @@ interface OpenCall {
   /** The upstream's id; undefined if it sent none. */
   id: string | undefined;
   name: string;
-  progress: ArgumentsProgress;
+  hasArguments: boolean;
+  /** Has scanned the arguments so far. */
+  scanner: JsonScanner;
 }
 
 /**
@@ -51,9 +54,9 @@ export class ToolCallReader {
     const name = textOf(calledOf(call)?.name) ?? "";
     if (name === "" || open.name === "") return false;
     // Some upstreams repeat the name with every piece of the arguments.
-    if (name === open.name && open.progress.isWithin) return false;
+    if (name === open.name && open.scanner.isWithin) return false;
     // A name may arrive in pieces. For a call without an id, a name is the only sign of its beginning.
-    const isPieceOfName = open.id !== undefined && !open.progress.hasBegun;
+    const isPieceOfName = open.id !== undefined && !open.hasArguments;
     return !isPieceOfName;
   }
 
@@ -64,7 +67,8 @@ export class ToolCallReader {
       givenIndex,
       id: undefined,
       name: "",
-      progress: new ArgumentsProgress(),
+      hasArguments: false,
+      scanner: new JsonScanner(),
     };
     this.count += 1;
     if (givenIndex !== undefined) this.#byIndex.set(givenIndex, begun);
@@ -102,7 +106,8 @@ function functionOf(call: JsonObject, open: OpenCall): ToolCallDelta["function"]
   const text = isObject(given) ? JSON.stringify(given) : textOf(given);
   if (text !== undefined) {
     called.arguments = text;
-    open.progress.add(text);
+    open.hasArguments ||= text !== "";
+    open.scanner.scan(Buffer.from(text));
   }
   return called;
 }
@@ -119,31 +124,4 @@ function idOf({ id }: JsonObject): string | undefined {
 function calledOf({ function: called, custom }: JsonObject): JsonObject | undefined {
   if (isObject(called)) return called;
   return isObject(custom) ? { name: custom.name, arguments: custom.input } : undefined;
-}
-
-/** Tracks the nesting of the JSON of a call's arguments as pieces arrive. Reads each character once. */
-class ArgumentsProgress {
-  hasBegun = false;
-  #depth = 0;
-  #isInString = false;
-  #isEscaped = false;
-
-  get isWithin(): boolean {
-    return this.#depth > 0;
-  }
-
-  add(text: string): void {
-    if (text !== "") this.hasBegun = true;
-    for (const character of text) this.#read(character);
-  }
-
-  #read(character: string): void {
-    if (this.#isEscaped) this.#isEscaped = false;
-    else if (this.#isInString) {
-      if (character === "\\") this.#isEscaped = true;
-      else if (character === '"') this.#isInString = false;
-    } else if (character === '"') this.#isInString = true;
-    else if (character === "{" || character === "[") this.#depth += 1;
-    else if (character === "}" || character === "]") this.#depth -= 1;
-  }
 }

@@ -119,7 +119,7 @@ class ExampleMaker {
   #refuse(what: string, place: string): never {
     const at = printable(place, SHOWN_CHARACTERS_MAX);
     const reason = `the sandbox does not support ${what} (at ${at})`;
-    throw unsupportedField(this.#param, reason, "The sandbox cannot follow the schema");
+    throw unsupportedField(this.#param, reason);
   }
 }
 

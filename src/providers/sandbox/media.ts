@@ -18,7 +18,7 @@ export const SANDBOX_TASKS: ProviderTasks = {
     check(call, "speech");
     const { input, response_format = "wav" } = call.request;
     if (response_format === "wav") return { chunks: soundChunks(input), contentType: "audio/wav" };
-    throw unsupportedField("response_format", "the sandbox speaks wav alone", "The sandbox has one format");
+    throw unsupportedField("response_format", "the sandbox speaks wav alone");
   },
   transcription: async (call) => {
     check(call, "transcription");
@@ -125,5 +125,5 @@ function durationOf(file: Buffer): number {
   const bytesASecond = isWave && format > 0 && format + 20 <= file.length ? file.readUInt32LE(format + 16) : 0;
   const bytes = file.length - data - 8;
   if (bytesASecond > 0 && data > 0 && bytes > 0) return Math.round((bytes / bytesASecond) * 1000) / 1000;
-  throw unsupportedField("file", "the sandbox reads WAV files alone", "The sandbox has one format");
+  throw unsupportedField("file", "the sandbox reads WAV files alone");
 }

@@ -84,8 +84,7 @@ export function geminiFit(request: UpstreamRequest): Fit {
 function searchOf({ tools = [] }: UpstreamRequest): Fit["options"] {
   if (tools.length === 0)
     return { tools: [{ type: "provider", id: "google.google_search", name: "google_search", args: {} }] };
-  const reason = "this model does not search the web in a request with functions";
-  throw unsupportedField("web_search_options", reason, "Google takes a search or functions");
+  throw unsupportedField("web_search_options", "this model does not search the web in a request with functions");
 }
 
 function thinkingFit(request: UpstreamRequest): Fit {
