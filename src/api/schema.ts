@@ -11,6 +11,15 @@ export const Json = Type.Record(Type.String(), Type.Unknown());
 export const Nullable = <T extends TSchema>(schema: T, options: TSchemaOptions = {}) =>
   Type.Union([schema, Type.Null()], options);
 
+/** Schemas with a description. */
+export const TextOf = (description: string) => Type.String({ description });
+export const FlagOf = (description: string) => Type.Boolean({ description });
+export const IntegerOf = (description: string) => Type.Integer({ description });
+export const NumberOf = (description: string) => Type.Number({ description });
+export const ObjectOf = <T extends TProperties>(description: string, fields: T) => Type.Object(fields, { description });
+export const ListOf = <T extends TProperties>(description: string, fields: T) =>
+  Type.Array(Type.Object(fields), { description });
+
 /** Schema of an object with this `type`. */
 export const Typed = <const Name extends string, Fields extends TProperties>(type: Name, fields: Fields) =>
   Type.Object({ type: Type.Literal(type), ...fields });

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { OptionalKeys } from "../schema.ts";
+import { FlagOf, NumberOf, OptionalKeys, TextOf } from "../schema.ts";
 import {
   Amount,
   ChangeOf,
@@ -41,10 +41,10 @@ const Each = Type.String({
 });
 
 export const BudgetCounter = Type.Object({
-  value: Nullable(Type.String({ description: "The value of `each`; null if all share the amount." })),
+  value: Nullable(TextOf("The value of `each`; null if all share the amount.")),
   begins_at: Nullable(Time),
   resets_at: Nullable(Time),
-  limit: Type.Number({ description: "The amount, with the raises in this window." }),
+  limit: NumberOf("The amount, with the raises in this window."),
   spent: Amount,
   held: Amount,
   remaining: Amount,
@@ -64,17 +64,14 @@ export const Budget = Entity("budget", {
   }),
   each: Nullable(Type.String()),
   window: Window,
-  amount: Nullable(Type.Number({ description: "Credits for each window; null: it has limits only." })),
+  amount: Nullable(NumberOf("Credits for each window; null: it has limits only.")),
   limits: Nullable(Limits),
   cap_of: Nullable(
-    Type.String({
-      description: "The token whose spending cap it is, after a rotation its successor. It is changed with the token.",
-    }),
+    TextOf("The token whose spending cap it is, after a rotation its successor. It is changed with the token."),
   ),
-  by_callers_word: Type.Boolean({
-    description:
-      "True if it depends on metadata that is not pinned for every caller it covers: one of them can choose another value.",
-  }),
+  by_callers_word: FlagOf(
+    "True if it depends on metadata that is not pinned for every caller it covers: one of them can choose another value.",
+  ),
   current: Nullable(BudgetCounter),
   created_at: Time,
 });

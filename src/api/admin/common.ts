@@ -1,6 +1,6 @@
 import { type Static, type TProperties, type TSchema, type TSchemaOptions, Type } from "typebox";
 import { type ByName, CALL_ROWS, FURTHER_ROWS, PRICE_CLASSES, TOKEN_CLASSES } from "../price-classes.ts";
-import { Nullable, OptionalKeys } from "../schema.ts";
+import { Nullable, NumberOf, ObjectOf, OptionalKeys } from "../schema.ts";
 
 export { Nullable };
 
@@ -27,15 +27,12 @@ export const Time = TimeOf("A time such as 2030-01-31T18:00:00Z.");
 export const Day = Type.String({ pattern: "^\\d{4}-\\d{2}-\\d{2}$", description: "A day in UTC, YYYY-MM-DD." });
 export const Id = Type.String({ minLength: 1, maxLength: 200 });
 export const Name = Type.String({ minLength: 1, maxLength: 200 });
-export const Amount = Type.Number({ description: "Credits." });
+export const Amount = NumberOf("Credits.");
 /** A retry that was charged less. */
 export const RetryCredit = Nullable(
-  Type.Object(
+  ObjectOf(
+    "The broken attempt that the request repeats, and the credits that were not charged because the attempt was. Null for a request that repeats none.",
     { of: Id, credited: Amount },
-    {
-      description:
-        "The broken attempt that the request repeats, and the credits that were not charged because the attempt was. Null for a request that repeats none.",
-    },
   ),
 );
 

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { OptionalKeys } from "../schema.ts";
+import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
 import {
   Amount,
   Entity,
@@ -30,10 +30,10 @@ export const Grant = Entity("grant", {
   organization_id: Id,
   source: Type.Enum(["grant", "credit"], { description: "A credit refunds a charge." }),
   amount: Amount,
-  remaining: Type.Number({ description: "Credits that are not spent, held or expired." }),
-  revoked: Type.Number({ description: "Revoked credits." }),
+  remaining: NumberOf("Credits that are not spent, held or expired."),
+  revoked: NumberOf("Revoked credits."),
   state: Type.Enum(["pending", "active", "expired"]),
-  priority: Type.Integer({ description: "Grants with a lower priority are spent first." }),
+  priority: IntegerOf("Grants with a lower priority are spent first."),
   reference: Nullable(Type.String()),
   effective_at: Time,
   expires_at: Nullable(Time),
@@ -59,9 +59,7 @@ export const Booking = Entity("booking", {
   id: Id,
   organization_id: Id,
   amount: Amount,
-  repeated: Type.Boolean({
-    description: "True if an earlier request with the same reference made the change; this request changed nothing.",
-  }),
+  repeated: FlagOf("True if an earlier request with the same reference made the change; this request changed nothing."),
   credits: Credits,
 });
 export type Booking = Static<typeof Booking>;
@@ -93,14 +91,14 @@ export const CreditRequest = Entity("credit_request", {
   organization_id: Id,
   amount: Amount,
   note: Nullable(Type.String()),
-  repeated: Type.Boolean({ description: "True if the caller has asked today; nothing was sent again." }),
+  repeated: FlagOf("True if the caller has asked today; nothing was sent again."),
 });
 
 export const Allowance = Entity("allowance", {
   id: Id,
   organization_id: Id,
-  amount: Type.Number({ description: "Credits per month." }),
-  lapses: Type.Boolean({ description: "True if unspent credits expire when the next month begins." }),
+  amount: NumberOf("Credits per month."),
+  lapses: FlagOf("True if unspent credits expire when the next month begins."),
   reference: Nullable(Type.String()),
   begins_at: Time,
   next_at: Time,
@@ -110,7 +108,7 @@ export const Allowance = Entity("allowance", {
 export type Allowance = Static<typeof Allowance>;
 export const ChangedAllowance = Type.Object({
   ...Allowance.properties,
-  repeated: Type.Boolean({ description: "True if an earlier request made the change; this request changed nothing." }),
+  repeated: FlagOf("True if an earlier request made the change; this request changed nothing."),
 });
 export const NewAllowance = Strict({
   amount: PositiveAmount,
@@ -123,27 +121,24 @@ const StatementKind = Type.Enum(["grant", "charge", "revoke", "credit", "lapse"]
 export const StatementEntry = Entity("statement_entry", {
   kind: StatementKind,
   at: Time,
-  amount: Type.Number({ description: "Credits; positive for additions, negative for deductions." }),
-  balance: Type.Number({ description: "Credits after the entry, including held and not yet effective ones." }),
-  budgets: Type.Array(
-    Type.Object({
-      id: Id,
-      name: Nullable(Type.String({ description: "Null: the budget was deleted." })),
-      begins_at: Nullable(Time),
-      value: Nullable(Type.String({ description: "The value of `each`; null if all share the amount." })),
-    }),
-    { description: "Budgets in which a charge and its refunds count, with the window of the request's admission." },
-  ),
-  id: Nullable(Type.String({ description: "Id of the grant, the adjustment or the charged request." })),
+  amount: NumberOf("Credits; positive for additions, negative for deductions."),
+  balance: NumberOf("Credits after the entry, including held and not yet effective ones."),
+  budgets: ListOf("Budgets in which a charge and its refunds count, with the window of the request's admission.", {
+    id: Id,
+    name: Nullable(TextOf("Null: the budget was deleted.")),
+    begins_at: Nullable(Time),
+    value: Nullable(TextOf("The value of `each`; null if all share the amount.")),
+  }),
+  id: Nullable(TextOf("Id of the grant, the adjustment or the charged request.")),
   token_id: Nullable(Id),
-  token_name: Nullable(Type.String({ description: "Its present name." })),
+  token_name: Nullable(TextOf("Its present name.")),
   request_id: Nullable(Id),
   model: Nullable(Type.String()),
   route: Nullable(Type.String()),
   tokens: Nullable(TokensByClass),
   ending: Nullable(Type.String()),
   retry: RetryCredit,
-  corrected_request_id: Nullable(Type.String({ description: "Request whose charge the credit corrects." })),
+  corrected_request_id: Nullable(TextOf("Request whose charge the credit corrects.")),
   reference: Nullable(Type.String()),
   note: Nullable(Type.String()),
 });
@@ -154,29 +149,25 @@ export const StatementFilter = {
   kind: Type.Optional(StatementKind),
 };
 export const MonthDigest = Type.Object({
-  month: Type.String({ description: "The month, in UTC, such as 2030-01." }),
-  digest: Type.String({ description: "SHA-256 of what was booked in it, and of the digest of the month before." }),
+  month: TextOf("The month, in UTC, such as 2030-01."),
+  digest: TextOf("SHA-256 of what was booked in it, and of the digest of the month before."),
 });
 export type MonthDigest = Static<typeof MonthDigest>;
-const StatementTotals = Type.Object(
+const StatementTotals = ObjectOf(
+  "Sums of the amounts of the period by kind, also with a filter by kind; only on the first page.",
   {
-    grant: Type.Number({ description: "Without those of allowances." }),
+    grant: NumberOf("Without those of allowances."),
     ...{ allowance: Type.Number(), charge: Type.Number(), revoke: Type.Number() },
-    credit: Type.Number({ description: "Refunds." }),
-    lapse: Type.Number({ description: "Expired credits." }),
+    credit: NumberOf("Refunds."),
+    lapse: NumberOf("Expired credits."),
   },
-  { description: "Sums of the amounts of the period by kind, also with a filter by kind; only on the first page." },
 );
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
-  opening: Type.Number({ description: "Credits before the first entry." }),
+  opening: NumberOf("Credits before the first entry."),
   totals: Nullable(StatementTotals),
-  closing: Nullable(
-    Type.Number({ description: "Credits after the last entry of the period; only on the first page." }),
-  ),
-  closed_before: Nullable(
-    Type.String({ description: "Older requests are closed: a statement begins here. Null: none." }),
-  ),
+  closing: Nullable(NumberOf("Credits after the last entry of the period; only on the first page.")),
+  closed_before: Nullable(TextOf("Older requests are closed: a statement begins here. Null: none.")),
   digests: Type.Array(MonthDigest, {
     description: "Digests of the months that lie in the period, of those that are over for at least a day.",
   }),

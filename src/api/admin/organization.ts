@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { FlagOf, NumberOf } from "../schema.ts";
 import { Amount, ChangeOf, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
@@ -8,7 +9,7 @@ export const Credits = Type.Object({
   available: Amount,
   held: Amount,
   used: Amount,
-  total: Type.Number({ description: "All granted credits that have not expired." }),
+  total: NumberOf("All granted credits that have not expired."),
 });
 export type Credits = Static<typeof Credits>;
 
@@ -47,23 +48,19 @@ export const Organization = Entity("organization", {
   kind: Type.Enum(["standard", "playground"]),
   status: OrganizationStatus,
   limits: Nullable(Limits),
-  keeps_conversations: Type.Boolean({
-    description: "True if prompts and answers are stored for some days, readable only by the operator.",
-  }),
-  keeps_responses: Type.Boolean({
-    description:
-      "True if items of its responses are kept for some hours, so that requests of the same token can refer to them; nobody else can read them.",
-  }),
-  pauses_allowances: Type.Boolean({
-    description: "True if it is paused together with its allowances: months that begin meanwhile are not granted.",
-  }),
+  keeps_conversations: FlagOf("True if prompts and answers are stored for some days, readable only by the operator."),
+  keeps_responses: FlagOf(
+    "True if items of its responses are kept for some hours, so that requests of the same token can refer to them; nobody else can read them.",
+  ),
+  pauses_allowances: FlagOf(
+    "True if it is paused together with its allowances: months that begin meanwhile are not granted.",
+  ),
   token_bounds: OwnTokenBounds,
   credits: Credits,
   days_left: Nullable(
-    Type.Number({
-      description:
-        "Days until the available credits are spent at the rate of the last 7 finished days, or of all the time since a later creation; null without charges.",
-    }),
+    NumberOf(
+      "Days until the available credits are spent at the rate of the last 7 finished days, or of all the time since a later creation; null without charges.",
+    ),
   ),
   credit_warnings: Nullable(
     Type.Array(Amount, { description: "Credits at which it is warned, in addition to shares of its last top-up." }),
@@ -91,11 +88,8 @@ export const OrganizationChange = ChangeOf({
       description: "Credits at which it is warned, in addition to 50, 20, 5 and 0 % of its last top-up; null for none.",
     }),
   ),
-  keeps_conversations: Type.Boolean({
-    description: "Takes effect at once; stored conversations remain until they expire.",
-  }),
-  keeps_responses: Type.Boolean({
-    description:
-      "Takes effect at once: with false, no request can refer to an earlier response. Items that are kept remain until they expire or are deleted.",
-  }),
+  keeps_conversations: FlagOf("Takes effect at once; stored conversations remain until they expire."),
+  keeps_responses: FlagOf(
+    "Takes effect at once: with false, no request can refer to an earlier response. Items that are kept remain until they expire or are deleted.",
+  ),
 });

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
-import { OptionalKeys } from "../schema.ts";
+import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
 import { Amount, Day, Entity, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
 import { ACTOR_KINDS } from "./roles.ts";
@@ -12,20 +12,14 @@ const Counts = {
   input_tokens: Type.Integer({ minimum: 0, description: "Includes cached tokens and cache writes." }),
   output_tokens: Type.Integer({ minimum: 0, description: "Includes reasoning tokens." }),
   provider_cost: Nullable(
-    Type.Object(
-      {
-        amount: Type.String({ description: "Sum of the costs that providers reported, in their own unit." }),
-        spent: Type.Number({ description: "Credits charged for the requests whose provider reported a cost." }),
-      },
-      { description: "Null for members." },
-    ),
+    ObjectOf("Null for members.", {
+      amount: TextOf("Sum of the costs that providers reported, in their own unit."),
+      spent: NumberOf("Credits charged for the requests whose provider reported a cost."),
+    }),
   ),
 };
 const FirstToken = Nullable(
-  Type.Object(
-    { p50: Type.Number(), p95: Type.Number() },
-    { description: "Milliseconds from admission to the first token, within 10 %." },
-  ),
+  ObjectOf("Milliseconds from admission to the first token, within 10 %.", { p50: Type.Number(), p95: Type.Number() }),
 );
 
 const Refused = Type.Integer({
@@ -41,56 +35,53 @@ export const Overview = Entity("overview", {
   pending_days: Type.Integer({ minimum: 0, description: "Days of the range whose totals are not complete." }),
   credits: Type.Object({
     ...Credits.properties,
-    spent_per_day: Type.Number({
-      description: "Mean of the last 7 days, or of the time since a later creation, at least an hour.",
-    }),
+    spent_per_day: NumberOf("Mean of the last 7 days, or of the time since a later creation, at least an hour."),
     days_left: Nullable(
-      Type.Number({
-        description:
-          "Days until the available credits are spent at that rate. Null without charges, and for all organizations.",
-      }),
+      NumberOf(
+        "Days until the available credits are spent at that rate. Null without charges, and for all organizations.",
+      ),
     ),
   }),
   organizations: Nullable(
-    Type.Object(
-      {
-        active: Type.Integer({ minimum: 0, description: "Organizations that are not paused, without the playground." }),
-        out_of_credits: Type.Integer({
-          minimum: 0,
-          description: "Those with at most a thousandth of their granted credits left.",
-        }),
-        ending: Type.Array(
-          Type.Object({ organization_id: Id, name: Type.String(), available: Amount, days_left: Type.Number() }),
-          { description: "Up to 10 whose credits last less than 7 days at their rate of the last 7 days." },
-        ),
-        refused: Type.Array(
-          Type.Object({ organization_id: Id, name: Type.String(), requests: Type.Integer({ minimum: 1 }) }),
-          { description: "Up to 50 whose requests were refused with insufficient_credits in the period, most first." },
-        ),
-      },
-      { description: "Null if the request is for one organization." },
-    ),
+    ObjectOf("Null if the request is for one organization.", {
+      active: Type.Integer({ minimum: 0, description: "Organizations that are not paused, without the playground." }),
+      out_of_credits: Type.Integer({
+        minimum: 0,
+        description: "Those with at most a thousandth of their granted credits left.",
+      }),
+      ending: ListOf("Up to 10 whose credits last less than 7 days at their rate of the last 7 days.", {
+        organization_id: Id,
+        name: Type.String(),
+        available: Amount,
+        days_left: Type.Number(),
+      }),
+      refused: ListOf("Up to 50 whose requests were refused with insufficient_credits in the period, most first.", {
+        organization_id: Id,
+        name: Type.String(),
+        requests: Type.Integer({ minimum: 1 }),
+      }),
+    }),
   ),
   totals: Type.Object({ ...Counts, refused: Refused, first_token_ms: FirstToken }),
-  days: Type.Array(
-    Type.Object({
-      day: Day,
-      ...Counts,
-      refused: Refused,
-      first_token_ms: FirstToken,
-      models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
-    }),
-    { description: "Every day of the range, oldest first, with its models by descending cost." },
-  ),
-  refusals: Type.Array(Type.Object({ code: Type.String(), requests: Type.Integer({ minimum: 1 }) }), {
-    description: "Refused requests of the period by error code, most frequent first.",
+  days: ListOf("Every day of the range, oldest first, with its models by descending cost.", {
+    day: Day,
+    ...Counts,
+    refused: Refused,
+    first_token_ms: FirstToken,
+    models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
+  }),
+  refusals: ListOf("Refused requests of the period by error code, most frequent first.", {
+    code: Type.String(),
+    requests: Type.Integer({ minimum: 1 }),
   }),
   top_models: Type.Array(Type.Object({ model: Type.String(), ...Counts })),
   top_tokens: Type.Array(
     Type.Object({ token_id: Id, name: Nullable(Type.String()), organization_id: Nullable(Id), ...Counts }),
   ),
-  top_organizations: Type.Array(Type.Object({ organization_id: Id, name: Nullable(Type.String()), ...Counts }), {
-    description: "Empty if the request is for one organization.",
+  top_organizations: ListOf("Empty if the request is for one organization.", {
+    organization_id: Id,
+    name: Nullable(Type.String()),
+    ...Counts,
   }),
 });
 export type Overview = Static<typeof Overview>;
@@ -106,18 +97,13 @@ const RouteHealth = Type.Object({
   limited_until: Nullable(TimeOf("End of the pause that the provider asked for, at most a minute.")),
   last_failure: Nullable(Type.Object({ failure: Type.String(), at: Time })),
   last_success_at: Nullable(Time),
-  recent: Type.Object(
-    { successes: Type.Integer(), failures: Type.Integer() },
-    { description: "Requests of the last five minutes." },
-  ),
-  first_byte_ms: Nullable(Type.Number({ description: "Mean time to the first byte of an answer." })),
+  recent: ObjectOf("Requests of the last five minutes.", { successes: Type.Integer(), failures: Type.Integer() }),
+  first_byte_ms: Nullable(NumberOf("Mean time to the first byte of an answer.")),
 });
 
 const ModelRoute = Type.Object({
-  route: Type.String({ description: "Provider, and its name of the model." }),
-  weight: Nullable(
-    Type.Integer({ description: "Relative frequency of being tried first; null if only the order counts." }),
-  ),
+  route: TextOf("Provider, and its name of the model."),
+  weight: Nullable(IntegerOf("Relative frequency of being tried first; null if only the order counts.")),
   prices: PricesByClass,
   health: Nullable(RouteHealth),
 });
@@ -131,10 +117,11 @@ export type ResumedRoute = Static<typeof ResumedRoute>;
 
 export const AdminModel = Type.Object({
   ...Model.properties,
-  playground: Type.Boolean({ description: "True if guests of the playground may use the model." }),
+  playground: FlagOf("True if guests of the playground may use the model."),
   prices: PricesByClass,
-  price_history: Type.Array(Type.Object({ from: Nullable(Time), prices: PricesByClass }), {
-    description: "Dated prices of the past and the future, oldest first. Empty: they never changed.",
+  price_history: ListOf("Dated prices of the past and the future, oldest first. Empty: they never changed.", {
+    from: Nullable(Time),
+    prices: PricesByClass,
   }),
   routes: Nullable(Type.Array(ModelRoute, { description: "Routes in configured order; null for members." })),
 });
@@ -148,10 +135,10 @@ export const AuditEntry = Entity("audit_entry", {
   actor: Type.Object({
     kind: Type.Enum([...ACTOR_KINDS]),
     id: Nullable(Id),
-    name: Nullable(Type.String({ description: "Name of the operator, or of the member's token, at that time." })),
+    name: Nullable(TextOf("Name of the operator, or of the member's token, at that time.")),
     address: Nullable(Type.String()),
   }),
-  action: Type.String({ description: "For example `token.revoke` or `session.sign_in`." }),
+  action: TextOf("For example `token.revoke` or `session.sign_in`."),
   organization_id: Nullable(Id),
   subject_id: Nullable(Id),
   before: Nullable(Type.Record(Type.String(), Type.Unknown())),
@@ -172,9 +159,7 @@ export type AuditEntry = Static<typeof AuditEntry>;
 export const SearchResult = Entity("search_result", {
   kind: Type.Enum(["request", "organization", "token", "grant"]),
   id: Id,
-  name: Type.String({
-    description: "Name of an organization or a token, model of a request, or reference of a grant.",
-  }),
+  name: TextOf("Name of an organization or a token, model of a request, or reference of a grant."),
   organization_id: Id,
   organization_name: Type.String(),
 });

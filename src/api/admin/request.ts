@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
-import { OptionalKeys } from "../schema.ts";
+import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
 import { Amount, Day, Entity, Id, Nullable, PricesByClass, RetryCredit, Time, TokensByClass } from "./common.ts";
 
 export const RequestStatus = Type.Enum([
@@ -16,41 +16,35 @@ export type RequestStatus = Static<typeof RequestStatus>;
 
 export const RequestSummary = Entity("request", {
   id: Id,
-  request_id: Type.String({ description: "The `x-request-id` header of the response." }),
+  request_id: TextOf("The `x-request-id` header of the response."),
   organization_id: Id,
   organization_name: Type.String(),
   token_id: Id,
   token_name: Nullable(Type.String()),
-  model: Nullable(Type.String({ description: "Null for a refused request without a model." })),
-  route: Nullable(Type.String({ description: "Provider, and its name of the model; null for a refused request." })),
+  model: Nullable(TextOf("Null for a refused request without a model.")),
+  route: Nullable(TextOf("Provider, and its name of the model; null for a refused request.")),
   status: Type.Enum([...RequestStatus.enum], {
     description: "`refused`: rejected with an error before credits were held; a sample is stored for seven days.",
   }),
-  failure: Nullable(Type.String({ description: "Error code." })),
+  failure: Nullable(TextOf("Error code.")),
   refusal: Nullable(
-    Type.Object(
-      {
-        status: Type.Integer({ description: "HTTP status." }),
-        message: Type.String({ description: "Error message." }),
-        endpoint: Type.String({ description: "Method and route." }),
-        count: Type.Integer({
-          description: "Number of requests of the token with the same error that this entry represents.",
-        }),
-      },
-      { description: "Only for refused requests; null for others." },
-    ),
+    ObjectOf("Only for refused requests; null for others.", {
+      status: IntegerOf("HTTP status."),
+      message: TextOf("Error message."),
+      endpoint: TextOf("Method and route."),
+      count: IntegerOf("Number of requests of the token with the same error that this entry represents."),
+    }),
   ),
   is_streamed: Nullable(Type.Boolean()),
   tokens: TokensByClass,
   held: Amount,
   charged: Amount,
-  user: Nullable(Type.String({ description: "The end user that the request names, or its label `user`." })),
+  user: Nullable(TextOf("The end user that the request names, or its label `user`.")),
   metadata: Nullable(Type.Record(Type.String(), Type.String())),
   provider_cost: Nullable(
-    Type.String({
-      description:
-        "Cost that the provider reported, as a decimal number in its own unit; null if it reports none; for operators only.",
-    }),
+    TextOf(
+      "Cost that the provider reported, as a decimal number in its own unit; null if it reports none; for operators only.",
+    ),
   ),
   created_at: Time,
   ended_at: Nullable(Time),
@@ -82,14 +76,10 @@ export const RequestFilters = OptionalKeys({
 });
 
 export const SummedRequests = Entity("request_sum", {
-  key: Nullable(
-    Type.String({
-      description: "Id, name or value of the group, or the beginning of its time; null for requests without one.",
-    }),
-  ),
-  name: Nullable(Type.String({ description: "Name of an organization, a token or a budget." })),
+  key: Nullable(TextOf("Id, name or value of the group, or the beginning of its time; null for requests without one.")),
+  name: Nullable(TextOf("Name of an organization, a token or a budget.")),
   organization_id: Nullable(Id),
-  is_rest: Type.Boolean({ description: "True for the sum over all groups beyond the 500 highest of a page." }),
+  is_rest: FlagOf("True for the sum over all groups beyond the 500 highest of a page."),
   requests: Type.Integer(),
   failed: Type.Integer(),
   charged: Amount,
@@ -98,18 +88,13 @@ export const SummedRequests = Entity("request_sum", {
 });
 export type SummedRequests = Static<typeof SummedRequests>;
 
-const PriceTier = Type.Object(
+const PriceTier = ObjectOf(
+  "What chose the prices of a charge among those of the route: the day from which on they are in force, the service tier, and the length of the prompt. Null if the route has the same prices for all requests.",
   {
     from: Nullable(Day),
-    service_tier: Nullable(
-      Type.String({ description: "The service tier that the provider reported; of images, their quality and size." }),
-    ),
-    above_prompt_tokens: Nullable(Type.Integer({ description: "The prompt has more tokens." })),
-    max_prompt_tokens: Nullable(Type.Integer({ description: "The prompt has at most as many tokens." })),
-  },
-  {
-    description:
-      "What chose the prices of a charge among those of the route: the day from which on they are in force, the service tier, and the length of the prompt. Null if the route has the same prices for all requests.",
+    service_tier: Nullable(TextOf("The service tier that the provider reported; of images, their quality and size.")),
+    above_prompt_tokens: Nullable(IntegerOf("The prompt has more tokens.")),
+    max_prompt_tokens: Nullable(IntegerOf("The prompt has at most as many tokens.")),
   },
 );
 
@@ -124,30 +109,22 @@ export const RequestDetail = Type.Object({
     }),
   ),
   ending: Nullable(
-    Type.String({
-      description:
-        "`complete`, `client_disconnected`, `upstream_failed`, `timed_out`, `service_failed` or `recovered`.",
-    }),
+    TextOf("`complete`, `client_disconnected`, `upstream_failed`, `timed_out`, `service_failed` or `recovered`."),
   ),
   shortfall: Amount,
-  credited: Type.Number({ description: "Credits refunded by an operator." }),
+  credited: NumberOf("Credits refunded by an operator."),
   retry: RetryCredit,
-  attempts: Type.Array(
-    Type.Object({
+  attempts: ListOf(
+    "Empty if the first route answered and its reported tokens were charged. `reported`: the provider's token counts if others were charged.",
+    {
       route: Type.String(),
       outcome: Type.String(),
       duration_ms: Type.Number(),
       reported: Type.Optional(TokensByClass),
-    }),
-    {
-      description:
-        "Empty if the first route answered and its reported tokens were charged. `reported`: the provider's token counts if others were charged.",
     },
   ),
   provider_response_id: Nullable(
-    Type.String({
-      description: "The provider's id of the response, to compare with its invoices and logs; for operators only.",
-    }),
+    TextOf("The provider's id of the response, to compare with its invoices and logs; for operators only."),
   ),
   events: Type.Array(
     Type.Object({
@@ -160,16 +137,12 @@ export const RequestDetail = Type.Object({
       charged_at: Time,
     }),
   ),
-  draws: Type.Array(Type.Object({ grant_id: Id, amount: Amount }), {
-    description: "Credits held (running) or spent (ended), by grant.",
-  }),
-  keeps_conversations: Type.Boolean({ description: "True if the organization's prompts and answers are stored now." }),
-  has_conversation: Type.Boolean({
-    description: "True if those of this request are stored: GET /requests/{id}/conversation, for the operator.",
-  }),
-  is_idempotent: Type.Boolean({
-    description: "True for a request with an Idempotency-Key; its response is stored for 24 h.",
-  }),
+  draws: ListOf("Credits held (running) or spent (ended), by grant.", { grant_id: Id, amount: Amount }),
+  keeps_conversations: FlagOf("True if the organization's prompts and answers are stored now."),
+  has_conversation: FlagOf(
+    "True if those of this request are stored: GET /requests/{id}/conversation, for the operator.",
+  ),
+  is_idempotent: FlagOf("True for a request with an Idempotency-Key; its response is stored for 24 h."),
 });
 export type RequestSummary = Static<typeof RequestSummary>;
 export type RequestDetail = Static<typeof RequestDetail>;
@@ -181,14 +154,14 @@ export const KeptAnswer = Type.Object({
 export type KeptAnswer = Static<typeof KeptAnswer>;
 
 export const Conversation = Entity("conversation", {
-  id: Type.String({ description: "The request's id." }),
+  id: TextOf("The request's id."),
   organization_id: Id,
   request: Type.Unsafe<SentRequest>({
     ...SentRequest,
     description: "The body of the request. Images in `data:` URLs are replaced by their type and length.",
   }),
   answer: Nullable(KeptAnswer),
-  is_truncated: Type.Boolean({ description: "True if a part was too long to be stored." }),
+  is_truncated: FlagOf("True if a part was too long to be stored."),
   ended_at: Time,
   kept_until: Time,
 });

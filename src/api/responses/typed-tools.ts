@@ -2,7 +2,7 @@ import { type Static, Type } from "typebox";
 import type { ContentPart } from "../chat/request.ts";
 import { detailsOf, type JsonObject, objectsIn, textOf } from "../json.ts";
 import { compileKnown } from "../known-fields.ts";
-import { Json, OptionalText, PartialObject, TaggedUnion, Typed } from "../schema.ts";
+import { Json, ObjectOf, OptionalText, PartialObject, TaggedUnion, Typed } from "../schema.ts";
 
 /**
  * Tools that OpenAI defines and the client runs ("Shell", "Apply patch" and "Computer use" in OpenAI's documentation). For
@@ -15,10 +15,7 @@ const number = Type.Optional(Type.Number());
 
 const ShellTool = Typed("shell", {
   environment: Type.Optional(
-    Type.Object(
-      { type: Type.Literal("local"), skills: Type.Optional(Type.Array(Json)) },
-      { description: "The client." },
-    ),
+    ObjectOf("The client.", { type: Type.Literal("local"), skills: Type.Optional(Type.Array(Json)) }),
   ),
 });
 /** Every tool of this kind. A container of the provider as the environment of a shell is refused. */
