@@ -29,35 +29,27 @@ export class UpstreamClient {
   readonly scrub: Scrub;
   readonly #dispatcher: Dispatcher;
   readonly #settings: ProviderSettings;
-  readonly #key: Readonly<Record<string, string>>;
   /** Read once, because URL computes its parts at every access. */
   readonly #address: Pick<URL, "origin" | "pathname" | "search">;
-  readonly #headers: { streamed: string[]; unstreamed: string[] };
-  /** Names of these headers, which those of one request do not replace. */
-  readonly #names: ReadonlySet<string>;
+  /** Headers of every request, which those of one request do not replace. */
+  readonly #headers: Readonly<Record<string, string>>;
 
   /** `key` contains the headers with the upstream's key. Throws OperatorError if a setting is wrong. */
   constructor(settings: ProviderSettings, environment: Environment, key: Readonly<Record<string, string>>) {
     const { origin, pathname, search } = toBase(settings);
     this.#settings = settings;
-    this.#key = key;
     this.#address = { origin, pathname: pathname.replace(/\/+$/, ""), search };
     this.#dispatcher = createDispatcher(settings.timeouts, environment, { origin });
     this.scrub = createScrub(privateTextsOf(settings, environment));
-    this.#headers = {
-      streamed: toHeaders(settings, key, { accept: EVENT_STREAM }),
-      unstreamed: toHeaders(settings, key, { accept: JSON_TYPE }),
-    };
-    this.#names = new Set(this.#headers.unstreamed.filter((_text, index) => index % 2 === 0));
+    this.#headers = toHeaders(settings, key);
   }
 
   /** `path` starts at the base address; `body` is JSON unless `types` says otherwise. */
   post(path: string, body: string | Buffer, options: PostOptions): Promise<HttpAnswer> {
     const { isStreamed, types, identity, headers: further, signal, scrub } = options;
-    const usual = isStreamed ? this.#headers.streamed : this.#headers.unstreamed;
-    const headers = types === undefined ? [...usual] : toHeaders(this.#settings, this.#key, types);
+    const { accept, contentType } = types ?? { accept: isStreamed ? EVENT_STREAM : JSON_TYPE, contentType: JSON_TYPE };
     const ofRequest = { ...further, ...identityHeaders(this.#settings, identity) };
-    for (const name in ofRequest) if (!this.#names.has(name)) headers.push(name, ofRequest[name] ?? "");
+    const headers = { ...ofRequest, accept, "content-type": contentType, ...this.#headers };
     return this.#send(path, { method: "POST", headers, body }, signal, scrub);
   }
 
@@ -66,7 +58,7 @@ export class UpstreamClient {
   }
 
   get(path: string, signal: AbortSignal): Promise<HttpAnswer> {
-    return this.#send(path, { method: "GET", headers: this.#headers.unstreamed }, signal, this.scrub);
+    return this.#send(path, { method: "GET", headers: { accept: JSON_TYPE, ...this.#headers } }, signal, this.scrub);
   }
 
   async close(): Promise<void> {
@@ -93,22 +85,11 @@ function toBase({ id, kind, baseUrl }: ProviderSettings): URL {
   throw new OperatorError(`providers '${id}': the kind ${kind} needs baseUrl, ${allowed}`);
 }
 
-/** Returns the headers of every request as alternating names and values. Headers of the settings override the others. */
-function toHeaders(
-  settings: ProviderSettings,
-  key: Readonly<Record<string, string>>,
-  { accept, contentType = JSON_TYPE }: { accept: string; contentType?: string },
-): string[] {
+/** Headers of the settings override the others. */
+function toHeaders({ id, headers }: ProviderSettings, key: Readonly<Record<string, string>>): Record<string, string> {
   if (!Object.values(key).every((value) => /^[\t\x20-\x7e\x80-\xff]*$/.test(value))) {
-    throw new OperatorError(`providers '${settings.id}': apiKey has a character that no header may have`);
+    throw new OperatorError(`providers '${id}': apiKey has a character that no header may have`);
   }
-  const headers = new Map([
-    ["content-type", contentType],
-    ["accept", accept],
-    ["accept-encoding", "identity"],
-    ["user-agent", "tollgate"],
-    ...Object.entries(key),
-  ]);
-  for (const [name, value] of Object.entries(settings.headers)) headers.set(name.toLowerCase(), value);
-  return [...headers].flat();
+  const own = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value]);
+  return { "accept-encoding": "identity", "user-agent": "tollgate", ...key, ...Object.fromEntries(own) };
 }
