@@ -37,15 +37,13 @@ function toError(status: number, what: string, complaint: Complaint, scrub: Scru
   const { message, words } = complaint;
   const failure = failureOf(status, complaint);
   const isBusy = failure === "rate_limited" || failure === "overloaded";
-  const seconds = isBusy ? complaint.retryAfterSeconds : undefined;
-  const said = scrub.reason ?? scrub(message);
+  const retryAfterSeconds = isBusy ? complaint.retryAfterSeconds : undefined;
+  const said = (scrub.reason ?? scrub(message)) || undefined;
   const isCallers = failure === "rejected" || failure === "context_length" || failure === "content_filter";
   // The message goes to the log, so it contains no text of the upstream except a code.
-  return new UpstreamError(failure, CODE.test(words) ? `${what} (${scrub(words)})` : what, {
-    ...(said !== "" && { said }),
-    ...(seconds !== undefined && { retryAfterSeconds: seconds }),
-    ...(isCallers && said !== "" && { publicReason: said }),
-  });
+  const publicReason = isCallers ? said : undefined;
+  const text = CODE.test(words) ? `${what} (${scrub(words)})` : what;
+  return new UpstreamError(failure, text, { said, retryAfterSeconds, publicReason });
 }
 
 const CODE = /^[a-z][a-z_]{0,60}( [a-z][a-z_]{0,60}){0,3}$/;

@@ -1,4 +1,4 @@
-import { isObject, type JsonObject, objectsIn } from "../json.ts";
+import { isObject, type JsonObject, objectsIn, textOf } from "../json.ts";
 import { decodeResponses } from "../responses/decode.ts";
 import { customInputOf } from "../responses/tools.ts";
 import { refuseIf, type ValidationIssue } from "../validation.ts";
@@ -38,12 +38,8 @@ function withCustomTools(request: ChatCompletionRequest, body: JsonObject): Chat
     const { name } = tool.function;
     const sent = customs.get(name);
     if (sent === undefined) return tool;
-    const { description, format } = sent;
-    return {
-      type: "function",
-      function: { name, ...(typeof description === "string" && { description }) },
-      custom: { ...(isObject(format) && { format }) },
-    };
+    const format = isObject(sent.format) ? sent.format : undefined;
+    return { type: "function", function: { name, description: textOf(sent.description) }, custom: { format } };
   };
   const messages = request.messages.map((message) => ({
     ...message,

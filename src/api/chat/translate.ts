@@ -69,14 +69,8 @@ function twoForms(param: string, other: string): ValidationIssue {
 
 function toTool(sent: SentTool): Tool {
   if (sent.type === "function") return sent;
-  const { cache_control, custom } = sent;
-  const { format, ...named } = custom;
-  return {
-    type: "function",
-    function: named,
-    custom: { ...(format && { format }) },
-    ...(cache_control && { cache_control }),
-  };
+  const { format, ...named } = sent.custom;
+  return { type: "function", function: named, custom: { format }, cache_control: sent.cache_control };
 }
 
 function translateChoice(sent: ChatCompletionRequest): void {
@@ -126,8 +120,7 @@ export function toSentCall({ isCustom, ...call }: ToolCall): object {
 export function toSentTool({ custom, ...tool }: Tool): object {
   if (custom === undefined) return tool;
   const { name, description } = tool.function;
-  const { cache_control } = tool;
-  return { type: "custom", custom: { name, description, ...custom }, ...(cache_control && { cache_control }) };
+  return { type: "custom", custom: { name, description, ...custom }, cache_control: tool.cache_control };
 }
 
 /** Returns messages whose tool calls are in the form that callers see. */

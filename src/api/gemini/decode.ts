@@ -145,9 +145,7 @@ function internalRequest(
   { messages }: PlacedMessages,
   { model, isStreamed }: GeminiCall,
 ): ChatCompletionRequest {
-  const { systemInstruction, labels, generationConfig: config = {} } = request;
-  const effort = effortOf(config);
-  const format = formatOf(config);
+  const { systemInstruction, labels: metadata, generationConfig: config = {} } = request;
   const named = Object.entries(SETTINGS).map(([name, own]) => [name, config[own]] as const);
   const settings = named.filter(([, value]) => value !== undefined && !(Array.isArray(value) && value.length === 0));
   return {
@@ -156,9 +154,9 @@ function internalRequest(
     ...(isStreamed && { stream: true }),
     ...(systemInstruction && { instructions: systemInstruction.parts.map(({ text = "" }) => text).join("\n") }),
     ...(Object.fromEntries(settings) as Pick<ChatCompletionRequest, keyof typeof SETTINGS>),
-    ...(effort !== undefined && { reasoning_effort: effort }),
-    ...(format && { response_format: format }),
-    ...(labels && { metadata: labels }),
+    reasoning_effort: effortOf(config),
+    response_format: formatOf(config),
+    metadata,
     ...toolsOf(request),
     ...(request.tools?.some(({ googleSearch }) => googleSearch) && { web_search_options: {} }),
   };
@@ -169,10 +167,7 @@ function toolsOf(request: GenerateContentRequest): Pick<ChatCompletionRequest, "
   const tools = declarations(request).map(({ one }): Tool => {
     const { name, description, parameters, parametersJsonSchema } = one;
     const schema = parametersJsonSchema ?? (parameters && toJsonSchema(parameters));
-    return {
-      type: "function",
-      function: { name, ...(description && { description }), ...(schema && { parameters: schema }) },
-    };
+    return { type: "function", function: { name, description: description || undefined, parameters: schema } };
   });
   if (tools.length === 0) return {};
   if (mode === "NONE") return { tools, tool_choice: "none" };

@@ -209,16 +209,8 @@ function toolOf(tool: MessageTool): Tool {
   const { name, description, input_schema } = definitionOf(tool);
   const examples = input_examples.map((example) => `Example input: ${JSON.stringify(example)}`);
   const text = [...(description === "" ? [] : [description]), ...examples].join("\n");
-  return {
-    type: "function",
-    function: {
-      name,
-      ...(text !== "" && { description: text }),
-      parameters: input_schema,
-      ...(strict !== undefined && { strict }),
-    },
-    ...(cache_control && { cache_control }),
-  };
+  const called = { name, description: text || undefined, parameters: input_schema, strict };
+  return { type: "function", function: called, cache_control };
 }
 
 function toolChoiceOf(choice: NonNullable<MessagesRequest["tool_choice"]>): ChatCompletionRequest["tool_choice"] {

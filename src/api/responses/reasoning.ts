@@ -29,12 +29,7 @@ export function readReasoning(item: Extract<InputItem, { type: "reasoning" }>): 
   if (encrypted === undefined) return shown;
   if (isSealed(encrypted)) {
     const sealed = unseal(SEALED_PREFIX, encrypted);
-    if (sealed === undefined) return undefined;
-    return {
-      ...shown,
-      ...(sealed.details && { reasoning_details: sealed.details }),
-      ...(sealed.calls && { calls: sealed.calls }),
-    };
+    return sealed && { ...shown, reasoning_details: sealed.details, calls: sealed.calls };
   }
   const common = { format: RESPONSES_FORMAT, ...(id !== undefined && { id }) };
   const summaries = summary.map((part) => ({ type: "reasoning.summary" as const, ...common, summary: part.text }));

@@ -125,9 +125,8 @@ function toChatTool(tool: ClientTool, name: string, told: readonly (string | und
   switch (tool.type) {
     case "function":
     case TOOL_SEARCH: {
-      const description = joined(told);
       const given = pick({ strict: undefined, ...tool }, ["parameters", "strict"]);
-      return { type: "function", function: { name, ...(description !== undefined && { description }), ...given } };
+      return { type: "function", function: { name, description: joined(told), ...given } };
     }
     case "custom": {
       const { format } = tool;
@@ -135,11 +134,8 @@ function toChatTool(tool: ClientTool, name: string, told: readonly (string | und
         format?.type === "grammar"
           ? `The input must match this ${format.syntax} grammar:\n${format.definition}`
           : undefined;
-      const description = joined([...told, grammar]);
-      return {
-        type: "function",
-        function: { name, ...(description && { description }), parameters: CUSTOM_PARAMETERS },
-      };
+      const description = joined([...told, grammar]) || undefined;
+      return { type: "function", function: { name, description, parameters: CUSTOM_PARAMETERS } };
     }
     default:
       return { type: "function", function: { name, ...functionOf(tool) } };

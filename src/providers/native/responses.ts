@@ -144,21 +144,14 @@ export class ResponsesReader implements WireReader {
     return call === undefined || call.hasArguments ? {} : this.#continueCall(index, given);
   }
 
+  /** Returns the whole of an item as a stream has it: a call begins, texts follow, and the item ends. */
   #piecesOf(index: number, item: JsonObject): Delta[] {
-    switch (item.type) {
-      case "reasoning": {
-        const parts = [...objectsIn(item.summary), ...objectsIn(item.content)];
-        return [...parts.map(({ text }) => textDelta("reasoning_content", text)), reasoningDelta(item)];
-      }
-      case "message":
-        return objectsIn(item.content).map(({ type, text, refusal }) => {
-          return type === "refusal"
-            ? textDelta("refusal", refusal)
-            : textDelta("content", type === "output_text" && text);
-        });
-      default:
-        return [this.#beginCall(index, item), this.#endItem(index, item)];
-    }
+    const parts = [...objectsIn(item.summary), ...objectsIn(item.content)];
+    const texts = parts.map(({ type, text, refusal }) => {
+      if (item.type === "reasoning") return textDelta("reasoning_content", text);
+      return type === "refusal" ? textDelta("refusal", refusal) : textDelta("content", type === "output_text" && text);
+    });
+    return [this.#beginCall(index, item), ...texts, this.#endItem(index, item)];
   }
 
   #finish(response: JsonObject): UpstreamChunk {
