@@ -150,18 +150,11 @@ export function markOf(part: ContentPart) {
 }
 
 function withoutMarks(request: UpstreamRequest): UpstreamRequest {
-  const messages = request.messages.map((message) =>
-    Array.isArray(message.content)
-      ? {
-          ...message,
-          content: message.content.map((part) =>
-            "cache_control" in part ? { ...part, cache_control: undefined } : part,
-          ),
-        }
-      : message,
-  );
-  const tools = request.tools?.map(({ cache_control: _mark, ...tool }) => tool);
-  return { ...request, messages, ...(tools && { tools }) };
+  const withoutMark = (part: ContentPart) => ("cache_control" in part ? { ...part, cache_control: undefined } : part);
+  const messages = request.messages.map((message) => {
+    return Array.isArray(message.content) ? { ...message, content: message.content.map(withoutMark) } : message;
+  });
+  return { ...request, messages, tools: request.tools?.map((tool) => ({ ...tool, cache_control: undefined })) };
 }
 
 /** "The minimum is 1,024 tokens" ("Extended thinking" in Anthropic's documentation). */

@@ -4,21 +4,19 @@ import { invalid, refuse } from "../validation.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
 import { detailOf, extraContentOf, TEXT_SIGNATURE_ID } from "./signatures.ts";
 
-/** Converts contents to messages. Throws InvalidRequestError. */
-export function messagesOfContents(contents: readonly GeminiContent[]): PlacedMessages {
-  const reader = new ContentReader();
-  for (const [index, content] of contents.entries()) reader.read(content, `contents[${index}]`);
-  return reader;
-}
-
-class ContentReader extends PlacedMessages {
+/** Converts contents to messages. */
+export class ContentMessages extends PlacedMessages {
   /** Calls without a result, the oldest first. */
   readonly #open: { id: string; name: string }[] = [];
   #calls = 0;
 
-  read({ role, parts }: GeminiContent, path: string): void {
-    if (role === "model") this.#readAnswer(parts, path);
-    else this.#readUser(parts, path);
+  /** Throws InvalidRequestError. */
+  constructor(contents: readonly GeminiContent[]) {
+    super();
+    for (const [index, { role, parts }] of contents.entries()) {
+      if (role === "model") this.#readAnswer(parts, `contents[${index}]`);
+      else this.#readUser(parts, `contents[${index}]`);
+    }
   }
 
   #readUser(parts: readonly GeminiPart[], path: string): void {

@@ -6,7 +6,7 @@ import { compileReader } from "../known-fields.ts";
 import type { PlacedMessages } from "../placed-messages.ts";
 import { invalid, refuseIf, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
-import { messagesOfContents } from "./contents.ts";
+import { ContentMessages } from "./contents.ts";
 import { geminiEvents, toGenerated } from "./encode.ts";
 import { type GeminiContent, type GeminiPart, GenerateContentRequest, withCamelCase, withLists } from "./request.ts";
 import { isForeign } from "./signatures.ts";
@@ -46,7 +46,7 @@ export function decodeGenerateContent(body: unknown, call: GeminiCall): DecodedC
   refuseIf(excessIssue(detailsOf(named)));
   const { read: request, unknown } = readRequest(named);
   refuseIf(formatIssue(request) ?? choiceIssue(request) ?? instructionIssue(request));
-  const contents = messagesOfContents(request.contents);
+  const contents = new ContentMessages(request.contents);
   checkParts(contents.messages, (param) => paramOf(param, request, contents));
   return {
     kind: "completion",

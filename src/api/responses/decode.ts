@@ -213,13 +213,8 @@ function nativeRequest(
   const { input, include = [], previous_response_id: _previous, ...rest } = asked;
   const body: Record<string, unknown> = { ...rest, store: false };
   for (const name of [...NEVER_SENT, "metadata", "background"]) delete body[name];
-  body.input =
-    typeof input === "string"
-      ? input
-      : input.filter((item) => {
-          // Reasoning of other upstreams.
-          return item.type !== "reasoning" || !isSealed(item.encrypted_content);
-        });
+  const isForeign = (item: InputItem) => item.type === "reasoning" && isSealed(item.encrypted_content);
+  body.input = typeof input === "string" ? input : input.filter((item) => !isForeign(item));
   // Without it, clients could not send the reasoning back to an upstream that stores nothing.
   const included = include.filter((one) => INCLUDED.has(one));
   body.include = [...new Set([...included, "reasoning.encrypted_content"])];

@@ -187,17 +187,10 @@ function mediaChunk(part: LanguageModelV4Source | LanguageModelV4File): Upstream
   return { delta: { images: [{ type: "image_url", image_url: { url } }] } };
 }
 
-const REASONS: Partial<Record<LanguageModelV4FinishReason["unified"], FinishReason>> = {
-  stop: "stop",
-  length: "length",
-  "tool-calls": "tool_calls",
-  "content-filter": "content_filter",
-};
-
 /** Converts a finish reason. Throws UpstreamError if the upstream sent none, because the answer is then incomplete. */
 function toReason({ unified, raw }: LanguageModelV4FinishReason, hasCalls: boolean): FinishReason {
-  const known = REASONS[unified];
-  if (known !== undefined) return known;
+  const isUnknown = unified === "error" || unified === "interrupted" || unified === "other";
+  if (!isUnknown) return toFinishReason(unified.replace("-", "_"), hasCalls);
   if (raw === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
   if (unified !== "other") throw endedWith(raw);
   return toFinishReason(raw, hasCalls);

@@ -10,7 +10,7 @@ import { fitFields, hasMarks } from "../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { fitSchemas } from "../schemas.ts";
 import type { PromptCaching } from "../settings.ts";
-import { type AiSdkPrompt, toPrompt } from "./prompt.ts";
+import { AiSdkPrompt } from "./prompt.ts";
 import { OWN_HINTS, type Wire } from "./wire.ts";
 
 /** A request in the form that the packages take, and the names of the hints that this wire does not support. */
@@ -27,7 +27,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const { request, ignored: keywords } = fitSchemas(fitted, wire.schemas);
   if (request.logprobs === true) throw unsupportedField("logprobs");
   const absent = OWN_HINTS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
-  const conversation = converted ?? toPrompt(wire, request);
+  const conversation = converted ?? new AiSdkPrompt(wire, request);
   const fit = wire.fit(request);
   const { response_format: format, stop, tool_choice: choice } = request;
   const offered = fit.options?.tools ?? request.tools?.map((tool) => toTool(tool, wire, request.model));

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { RequestMessage } from "../../api/chat/request.ts";
-import { toPrompt as promptOf } from "./prompt.ts";
+import { AiSdkPrompt } from "./prompt.ts";
 import { anthropic } from "./wires/anthropic.ts";
 import { bedrock } from "./wires/bedrock.ts";
 import { cohere } from "./wires/cohere.ts";
@@ -9,8 +9,8 @@ import { googleVertex } from "./wires/google-vertex.ts";
 import { mistral } from "./wires/mistral.ts";
 import { xai } from "./wires/xai.ts";
 
-const toPrompt = (wire: Parameters<typeof promptOf>[0], messages: RequestMessage[]) =>
-  promptOf(wire, { messages, model: "model" });
+const toPrompt = (wire: ConstructorParameters<typeof AiSdkPrompt>[0], messages: RequestMessage[]) =>
+  new AiSdkPrompt(wire, { messages, model: "model" });
 
 const QUESTION: RequestMessage = { role: "user", content: "hello" };
 const IMAGE = { type: "image_url" as const, image_url: { url: "data:image/png;base64,AAAA" } };
@@ -162,9 +162,11 @@ test("An assistant's refusal without content is sent back as text on every wire.
 test("Instructions are the first system message, and do not count as one where an error names a message.", () => {
   const messages: RequestMessage[] = [{ role: "system", content: "Be kind." }, QUESTION];
   for (const wire of [anthropic, xai]) {
-    const { prompt } = promptOf(wire, { instructions: "Be brief.", messages, model: "model" });
+    const { prompt } = new AiSdkPrompt(wire, { instructions: "Be brief.", messages, model: "model" });
     expect(prompt).toEqual(toPrompt(wire, [{ role: "system", content: "Be brief." }, ...messages]).prompt);
   }
   const wrong = { instructions: "Be brief.", messages: [result("unknown", "x")], model: "model" };
-  expect(() => promptOf(anthropic, wrong)).toThrow(expect.objectContaining({ param: "messages[0].tool_call_id" }));
+  expect(() => new AiSdkPrompt(anthropic, wrong)).toThrow(
+    expect.objectContaining({ param: "messages[0].tool_call_id" }),
+  );
 });

@@ -15,45 +15,32 @@ import type { PromptRules, Wire } from "./wire.ts";
 type Message<Role> = Extract<LanguageModelV4Prompt[number], { role: Role }>;
 type AssistantPart = Message<"assistant">["content"][number];
 
-/** A conversation in the form that the packages take, and the names of the fields that this wire does not support. */
-export interface AiSdkPrompt {
-  prompt: LanguageModelV4Prompt;
-  ignored: ReadonlySet<string>;
-}
-
-/** Converts instructions and messages to a prompt. Throws UpstreamError `unsupported` for what the wire lacks. */
-export function toPrompt(
-  wire: Wire,
-  { instructions, messages, model }: Pick<UpstreamRequest, "instructions" | "messages" | "model">,
-): AiSdkPrompt {
-  const reader = new ConversationReader(wire, model);
-  if (instructions !== undefined) reader.read({ role: "system", content: instructions }, "instructions");
-  for (const [index, message] of messages.entries()) reader.read(message, `messages[${index}]`);
-  return reader.conversation();
-}
-
-class ConversationReader {
+/** A conversation in the form that the packages take. */
+export class AiSdkPrompt {
+  readonly prompt: LanguageModelV4Prompt;
+  /** Names of the fields that this wire does not support. */
+  readonly ignored = new Set<string>();
   readonly #wire: Wire;
   readonly #model: string;
   readonly #system: Message<"system">[] = [];
   readonly #messages: LanguageModelV4Prompt = [];
-  readonly #ignored = new Set<string>();
   readonly #toolNames = new Map<string, string>();
   /** Media of tool results that wait for the message of the user which gets them. */
   #moved: Message<"user">["content"] = [];
 
-  constructor(wire: Wire, model: string) {
+  /** Converts instructions and messages. Throws UpstreamError `unsupported` for what the wire lacks. */
+  constructor(wire: Wire, request: Pick<UpstreamRequest, "instructions" | "messages" | "model">) {
     this.#wire = wire;
-    this.#model = model;
-  }
-
-  conversation(): AiSdkPrompt {
+    this.#model = request.model;
+    const { instructions, messages } = request;
+    if (instructions !== undefined) this.#read({ role: "system", content: instructions }, "instructions");
+    for (const [index, message] of messages.entries()) this.#read(message, `messages[${index}]`);
     this.#addMoved();
-    return { prompt: [...this.#system, ...this.#messages], ignored: this.#ignored };
+    this.prompt = [...this.#system, ...this.#messages];
   }
 
-  read(message: RequestMessage, at: string): void {
-    if (message.name !== undefined && message.role !== "tool") this.#ignored.add("messages.name");
+  #read(message: RequestMessage, at: string): void {
+    if (message.name !== undefined && message.role !== "tool") this.ignored.add("messages.name");
     if (message.role !== "tool") this.#addMoved();
     switch (message.role) {
       case "system":
@@ -108,7 +95,7 @@ class ConversationReader {
     if (detail === undefined || detail === "auto") return file;
     const { imageDetail } = this.#wire.prompt;
     if (imageDetail !== undefined) return { ...file, providerOptions: imageDetail(detail) };
-    this.#ignored.add("image_url.detail");
+    this.ignored.add("image_url.detail");
     return file;
   }
 
@@ -128,7 +115,7 @@ class ConversationReader {
     const thought = parts.slice(0, firstCall < 0 ? parts.length : firstCall);
     const content: AssistantPart[] = [];
     if (rules.takesPlainReasoning && reasoning) content.push({ type: "reasoning", text: reasoning });
-    if (text !== "" && calls.length > 0 && rules.dropsTextWithCalls) this.#ignored.add("messages.content");
+    if (text !== "" && calls.length > 0 && rules.dropsTextWithCalls) this.ignored.add("messages.content");
     else if (text !== "") content.push({ type: "text", text, ...this.#textOptions(message) });
     return [...thought, ...content, ...parts.slice(thought.length)];
   }
@@ -152,7 +139,7 @@ class ConversationReader {
   #reasoningOf({ reasoning_details: details = [] }: RequestMessage): AssistantPart[] {
     const others = details.filter((detail) => !isCallSignature(detail, this.#wire.reasoning));
     const parts = this.#reasoningParts(others);
-    if (parts.length < others.length) this.#ignored.add("messages.reasoning_details");
+    if (parts.length < others.length) this.ignored.add("messages.reasoning_details");
     return parts;
   }
 
@@ -206,14 +193,8 @@ class ConversationReader {
     const value = this.#userParts(content, at);
     if (!this.#wire.prompt.takesToolImages) {
       this.#moved.push(...value.filter(({ type }) => type === "file"));
-      return {
-        type: "text",
-        value:
-          contentText(
-            content.filter((part) => !isMedium(part)),
-            at,
-          ) || MOVED_MEDIA,
-      };
+      const texts = value.map((part) => (part.type === "text" ? part.text : ""));
+      return { type: "text", value: texts.join("") || MOVED_MEDIA };
     }
     const index = value.findIndex((part) => part.type === "file" && part.data.type === "url");
     // Some packages would fetch the address themselves.
