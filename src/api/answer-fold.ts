@@ -2,6 +2,7 @@ import { type AnswerPiece, NATIVE_DOCUMENT } from "./answer.ts";
 import type { Delta, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 import type { EmbeddingVector } from "./embeddings/vector.ts";
+import { isObject } from "./json.ts";
 
 interface Logprobs {
   content: unknown[] | null;
@@ -109,9 +110,7 @@ function joined(name: string, before: unknown, next: unknown): unknown {
   if (next === undefined || next === null) return before;
   if (typeof before === "string" && typeof next === "string") return NAMES.has(name) ? next : before + next;
   if (Array.isArray(before) && Array.isArray(next)) return [...before, ...next];
-  if (typeof before !== "object" || typeof next !== "object" || Array.isArray(before) || Array.isArray(next)) {
-    return next;
-  }
+  if (!isObject(before) || !isObject(next)) return next;
   // One level: a piece of an answer has no deeper text.
   const fields: Fields = { ...before };
   for (const [inner, value] of Object.entries(next)) {

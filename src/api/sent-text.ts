@@ -1,5 +1,6 @@
 import type { AnswerPiece } from "./answer.ts";
 import type { Delta, OtherFields, ToolCallDelta } from "./chat/completion.ts";
+import { isObject, type JsonObject } from "./json.ts";
 
 /** Receives everything of an answer that its client receives, besides headers, the role and the frame of the wire. */
 export interface SentTextVisitor {
@@ -176,7 +177,6 @@ function areShortWords(root: unknown): boolean {
 }
 
 function visitLeaf(field: string, value: unknown, visitor: SentTextVisitor): void {
-  if (value === undefined || value === null) return;
   const text = String(value);
   if (text === "" || (FRAME.has(field) && SHORT_WORD.test(text))) return;
   if (text.length >= DATA_CHARACTERS_MIN && DATA.has(field) && BASE64.test(text)) visitor.data(text.length);
@@ -189,8 +189,7 @@ const TOKEN_BYTES_MAX = 64;
 
 /** Visits the probabilities of tokens, of which each counts as one token. Returns everything that is not in their form. */
 function visitLogprobs(logprobs: unknown, visitor: SentTextVisitor): unknown {
-  const isObject = typeof logprobs === "object" && logprobs !== null && !Array.isArray(logprobs);
-  const { content, refusal, ...others } = (isObject ? logprobs : { content: logprobs }) as Record<string, unknown>;
+  const { content, refusal, ...others }: JsonObject = isObject(logprobs) ? logprobs : { content: logprobs };
   const entries = [content, refusal].flatMap((list) => list ?? []);
   const strange = entries.filter((entry) => !isLogprob(entry, TOP_LOGPROBS_MAX));
   if (strange.length < entries.length) visitor.logprobs(entries.length - strange.length);
@@ -198,8 +197,8 @@ function visitLogprobs(logprobs: unknown, visitor: SentTextVisitor): unknown {
 }
 
 function isLogprob(entry: unknown, topMax: number): boolean {
-  if (typeof entry !== "object" || entry === null || Array.isArray(entry)) return false;
-  const { token, logprob, bytes, top_logprobs: top } = entry as Record<string, unknown>;
+  if (!isObject(entry)) return false;
+  const { token, logprob, bytes, top_logprobs: top } = entry;
   if (Object.keys(entry).some((name) => !LOGPROB_FIELDS.has(name))) return false;
   if (typeof token !== "string" || Buffer.byteLength(token) > TOKEN_BYTES_MAX || !isNumberOrNull(logprob)) return false;
   if (!isList(bytes, TOKEN_BYTES_MAX, isNumberOrNull)) return false;

@@ -1,5 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
-import { isObject, type JsonObject, parseJson, textOf } from "../api/json.ts";
+import { detailsOf, isObject, type JsonObject, objectsIn, parseJson, textOf } from "../api/json.ts";
 import { UpstreamError, type UpstreamFailure } from "./provider.ts";
 import type { Scrub } from "./scrub.ts";
 
@@ -153,16 +153,13 @@ export function readComplaint(text: string, headers: IncomingHttpHeaders): Compl
  * `{message}`, xAI `{code, error}`, Mistral `{message}` or `{detail: [{msg}]}`.
  */
 export function toComplaint(answer: unknown): Complaint {
-  const body = Array.isArray(answer) ? answer[0] : answer;
-  if (!isObject(body)) return { message: "", words: "", status: undefined, retryAfterSeconds: undefined };
+  const body = detailsOf(Array.isArray(answer) ? answer[0] : answer);
   const error = isObject(body.error) ? body.error : body;
   const message =
     textOf(error.message) ?? textOf(body.error) ?? textOf(body.message) ?? textOf(body.Message) ?? detailOf(body);
-  const inner = isObject(error.innererror) ? textOf(error.innererror.code) : undefined;
-  const details = Array.isArray(error.details) ? error.details.filter(isObject) : [];
-  const reasons = details.map(({ reason }) => textOf(reason));
-  const codes = [error.code, error.type, error.status, error.__type].map(textOf);
-  const words = [...codes, inner, ...reasons].filter((word) => word !== undefined);
+  const details = objectsIn(error.details);
+  const codes = [error.code, error.type, error.status, error.__type, detailsOf(error.innererror).code];
+  const words = [...codes, ...details.map(({ reason }) => reason)].filter((word) => typeof word === "string");
   return {
     message,
     words: [...new Set(words)].join(" ").toLowerCase(),
@@ -174,7 +171,7 @@ export function toComplaint(answer: unknown): Complaint {
 /** Reads FastAPI's shape, which Mistral and many self-hosted servers use. */
 function detailOf({ detail }: JsonObject): string {
   if (!Array.isArray(detail)) return textOf(detail) ?? "";
-  return detail.map((one) => (isObject(one) ? (textOf(one.msg) ?? "") : "")).join("; ");
+  return detail.map((one) => textOf(detailsOf(one).msg) ?? "").join("; ");
 }
 
 /** Returns the seconds of Google's retry information, `{retryDelay: "37s"}` (google.rpc.RetryInfo). */

@@ -1,5 +1,5 @@
 import { once } from "../api/answer.ts";
-import { isObject, parseJson } from "../api/json.ts";
+import { isObject, objectsIn, parseJson, textOf } from "../api/json.ts";
 import { OperatorError } from "../errors.ts";
 import { fitFields } from "./fields.ts";
 import { readText } from "./http/answer.ts";
@@ -90,6 +90,5 @@ async function listModels(client: UpstreamClient, signal: AbortSignal): Promise<
   if (!isObject(list) || !Array.isArray(list.data)) {
     throw new UpstreamError("malformed", "The list of models has no `data`");
   }
-  const ids = list.data.map((model: unknown) => (isObject(model) ? model.id : undefined));
-  return ids.filter((id) => typeof id === "string");
+  return objectsIn(list.data).flatMap(({ id }) => textOf(id) ?? []);
 }

@@ -63,16 +63,11 @@ async function complete({ request, signal }: ProviderCall, timeouts: ProviderTim
 }
 
 function scriptOf(request: UpstreamRequest): Script {
-  switch (request.model) {
-    case "echo":
-      return toScript(request, textTokens(lastUserText(request.messages)));
-    case "story":
-      return toScript(request, story(request.seed ?? 0));
-    default: {
-      const reason = `The sandbox has the models ${MODELS.join(", ")}.`;
-      throw new UpstreamError("misconfigured", reason, { said: reason });
-    }
-  }
+  const { model, messages, seed = 0 } = request;
+  if (model === "echo") return toScript(request, textTokens(lastUserText(messages)));
+  if (model === "story") return toScript(request, story(seed));
+  const reason = `The sandbox has the models ${MODELS.join(", ")}.`;
+  throw new UpstreamError("misconfigured", reason, { said: reason });
 }
 
 function faultScript(request: UpstreamRequest, fault: Fault): Script {
@@ -112,17 +107,12 @@ async function* perform(
 }
 
 /** Simulates a silent upstream. Rejects with UpstreamError `timeout` once the provider's own timeout has passed. */
-function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
-  if (silenceMs === 0) return Promise.resolve();
-  return sleep(Math.min(silenceMs, timeoutMs), undefined, { signal }).then(
-    () => {
-      if (silenceMs <= timeoutMs) return;
-      throw new UpstreamError("timeout", "The sandbox was silent for longer than the timeout");
-    },
-    () => {
-      throw signal.reason;
-    },
-  );
+async function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): Promise<void> {
+  if (silenceMs === 0) return;
+  await sleep(Math.min(silenceMs, timeoutMs), undefined, { signal }).catch(() => signal.throwIfAborted());
+  if (silenceMs > timeoutMs) {
+    throw new UpstreamError("timeout", "The sandbox was silent for longer than the timeout");
+  }
 }
 
 const EMBEDDING_MODEL = "embed";

@@ -98,8 +98,7 @@ export function toChatTools(
     refuse({ code: "body_too_large", param: "tools", message });
   }
   const all = tools.length === 0 ? {} : { tools: tools.map(({ tool }) => tool) };
-  if (choice === undefined || choice === "none" || choice === "auto")
-    return { ...all, ...(choice && { tool_choice: choice }) };
+  if (choice === undefined || choice === "none" || choice === "auto") return { ...all, tool_choice: choice };
   // Only upstreams that search themselves receive it, on this wire.
   if (typeof choice === "object" && isSearch(choice.type)) return all;
   if (tools.length === 0) refuse(choiceWithoutTools());
