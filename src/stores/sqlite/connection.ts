@@ -1,4 +1,4 @@
-import { closeSync, fstatSync, openSync, statfsSync, writeSync } from "node:fs";
+import { closeSync, fstatSync, openSync, statfsSync, statSync, writeSync } from "node:fs";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { pathToFileURL } from "node:url";
 import { StoreUnavailableError } from "../../errors.ts";
@@ -9,6 +9,8 @@ const CACHE_KIBIBYTES = 8 * 1024;
 /** The texts of the queries are few; the limit only bounds the memory that a mistake could use. */
 const STATEMENTS_KEPT_MAX = 256;
 const RETRY_MS = 20;
+/** Short, because what is booked into a file that was removed is lost. */
+const FILES_CHECKED_EVERY_MS = 100;
 /** Size of the log under load, between two checkpoints. */
 export const LOG_BYTES = 64 * 1024 * 1024;
 const PIECE_BYTES = 1024 * 1024;
@@ -18,6 +20,14 @@ export interface ConnectionOptions {
   databasePath: string;
   /** Time for which a transaction waits for one of another process. */
   busyTimeoutMs: number;
+  /** The file that is used; absent: the one that the connection opens first. */
+  fileId?: string | undefined;
+}
+
+/** Identifies the file at a path; undefined if there is none. */
+export function fileIdOf(path: string): string | undefined {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found && `${found.dev}:${found.ino}`;
 }
 
 /**
@@ -29,9 +39,14 @@ export class Connection {
   #database: DatabaseSync | undefined;
   #statements = new Map<string, StatementSync>();
   #durable = false;
+  /** The files that are used: never others that appear under their names. */
+  #fileId: string | undefined;
+  #logId: string | undefined;
+  #filesCheckedAtMs = Number.NEGATIVE_INFINITY;
 
   constructor(options: ConnectionOptions) {
     this.#options = options;
+    this.#fileId = options.fileId;
   }
 
   /** Runs `work` in a transaction, which is rolled back if it throws. Durable: on disk before this returns. */
@@ -95,6 +110,7 @@ export class Connection {
 
   close(): void {
     this.#statements.clear();
+    this.#logId = undefined;
     const database = this.#database;
     this.#database = undefined;
     database?.close();
@@ -102,11 +118,29 @@ export class Connection {
 
   #guard<T>(work: (database: DatabaseSync) => T): T {
     try {
-      return work(this.#open());
+      this.#expectSameFiles();
+      const result = work(this.#open());
+      // Its first read keeps the log from being removed with the connection of another process.
+      this.#logId ??= fileIdOf(`${this.#options.databasePath}-wal`);
+      return result;
     } catch (error) {
       this.#recover(error);
       throw asStoreError(this.#options.databasePath, error);
     }
+  }
+
+  /** Throws if a file was removed or replaced: SQLite would write on into one that nobody else can open. */
+  #expectSameFiles(): void {
+    const nowMs = performance.now();
+    if (nowMs - this.#filesCheckedAtMs < FILES_CHECKED_EVERY_MS) return;
+    const { databasePath } = this.#options;
+    for (const [path, id] of [[databasePath, this.#fileId] as const, [`${databasePath}-wal`, this.#logId] as const]) {
+      if (id === undefined || fileIdOf(path) === id) continue;
+      throw new StoreUnavailableError(
+        `The file ${path} was removed or replaced while in use, so nothing is booked. Put it back if it was moved. Otherwise restart the service: it then uses the store that is in the directory.`,
+      );
+    }
+    this.#filesCheckedAtMs = nowMs;
   }
 
   #recover(error: unknown): void {
@@ -139,6 +173,7 @@ export class Connection {
     }
     this.#durable = false;
     this.#database = database;
+    this.#fileId ??= fileIdOf(databasePath);
     return database;
   }
 

@@ -43,11 +43,25 @@ export function expectNoDatabase(dataDir: string): void {
   }
 }
 
-/** Creates the data directory and the database's file, for their owner only; returns the path of the file. */
-export function prepareDirectory(dataDir: string): string {
+/**
+ * Creates the data directory and the database's file, for their owner only; returns the path of the file. A command creates
+ * no store beside a running service, which has another one, or waits for it. Throws OperatorError.
+ */
+export function prepareDirectory(dataDir: string, role: "service" | "command"): string {
   return inDirectory(dataDir, () => {
     createDirectory(dataDir);
-    return makeFile(join(dataDir, DATABASE_FILE));
+    const path = databasePathOf(dataDir);
+    using lock = new DisposableStack();
+    if (role === "command" && !existsSync(path) && existsSync(join(dataDir, LOCK_FILE))) {
+      const unlock = tryLockDirectory(dataDir);
+      if (unlock !== undefined) lock.defer(unlock);
+      else if (!existsSync(path)) {
+        throw new OperatorError(
+          `A Tollgate service is running on the data directory ${dataDir}, but the file ${path} is missing. Put it back if it was moved; otherwise stop the service first.`,
+        );
+      }
+    }
+    return makeFile(path);
   });
 }
 

@@ -4,6 +4,7 @@ import type { SqlDialect } from "../driver.ts";
 import { type MigratedDriver, missingStore } from "../migrations.ts";
 import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
+import { type ConnectionOptions, fileIdOf } from "./connection.ts";
 import { findDatabase, lockDirectory, prepareDirectory } from "./directory.ts";
 import { WorkerLink } from "./link.ts";
 
@@ -49,10 +50,10 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
  */
 export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
   const { dataDir, role, creates = true, busyTimeoutMs = 5_000 } = options;
-  const databasePath = creates ? prepareDirectory(dataDir) : findDatabase(dataDir);
+  const databasePath = creates ? prepareDirectory(dataDir, role) : findDatabase(dataDir);
   if (databasePath === undefined) throw missingStore(dataDir);
   const unlock = role === "service" ? lockDirectory(dataDir) : undefined;
-  const workerOptions = { databasePath, busyTimeoutMs };
+  const workerOptions: ConnectionOptions = { databasePath, busyTimeoutMs };
   const writer = new WorkerLink("tollgate-books", workerOptions);
   // The reads of a command block nothing: it uses one thread.
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
@@ -73,6 +74,8 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   };
   try {
     const schema = await writer.call("open", creates);
+    // For threads that start later.
+    workerOptions.fileId = fileIdOf(databasePath);
     return { ...driverOver({ writer, side }, checkpoints, options), schema, close };
   } catch (error) {
     await close();
