@@ -26,7 +26,7 @@ import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
-import { ResponseItems } from "../ledger/response-items.ts";
+import { responseItemsOver } from "../ledger/response-items.ts";
 import { callerBudgets } from "../reports/budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
@@ -162,7 +162,7 @@ function adminServices(
     issuers: async () => live.config.identity.issuers,
     events,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
-    responseItems: new ResponseItems({ rows: store.responseItems, live, clock, log }),
+    responseItems: responseItemsOver({ rows: store.responseItems, live, clock, log }),
     book: ledger.book,
     sessions: new Sessions({
       ...core,

@@ -10,7 +10,7 @@ import type { RateLimiter } from "../gateway/limits.ts";
 import { MEMORY_BYTES_LEAST, memoryBytesFor, memoryReader, Overload } from "../http/overload.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import { notInstalledText } from "../internals/optional-packages.ts";
-import { DeadLetters } from "../ledger/dead-letter.ts";
+import { deadLettersIn } from "../ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../ledger/dead-letter-file.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { Retention } from "../ledger/retention.ts";
@@ -88,7 +88,7 @@ export async function createLedger(
     books,
     allowances,
     spool,
-    deadLetters: new DeadLetters({ file: deadLetterFileOf(dataDir), clock, log }),
+    deadLetters: deadLettersIn({ file: deadLetterFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,
     recoveryMs: ledger.recoverySeconds * 1000,
     isShared: kind === "postgres",

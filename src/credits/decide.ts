@@ -1,5 +1,5 @@
 import { credit, grant, revoke } from "./adjustments.ts";
-import { type Account, type BookRows, type BookWrites, openAccounts, writesOf } from "./batch.ts";
+import { type Account, type BookRows, openAccounts, writesOf } from "./batch.ts";
 import type { Transition } from "./books.ts";
 import type { HoldFacts } from "./facts.ts";
 import { applyDue } from "./funds.ts";
@@ -9,19 +9,13 @@ import type { Outcome } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 import { creditsLeft, warnOfCredits } from "./warnings.ts";
 
-interface Decision {
-  /** One outcome for each transition, in their order. */
-  outcomes: Outcome[];
-  writes: BookWrites;
-}
-
 /**
  * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;
- * returns an outcome for each and the rows to write in their last state. Pure: the rows are not changed. Throws for an
+ * returns an outcome for each, in their order, and the rows to write in their last state. Pure: the rows are not changed. Throws for an
  * amount below 0, for a count of tokens that is not a natural number, and for inconsistent rows; the caller must then
  * book nothing.
  */
-export function decide(rows: BookRows, transitions: readonly Transition[]): Decision {
+export function decide(rows: BookRows, transitions: readonly Transition[]) {
   const accounts = openAccounts(rows);
   for (const account of accounts.values()) warningOfLess(account, () => applyDue(account));
   const outcomes = transitions.map((transition): Outcome => {

@@ -89,9 +89,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const isShortened = maxTokens < range.requested;
     const { lease, available, covered } = outcome;
     return {
-      requestLimit: entry.requestLimit,
-      tokenLimit: entry.tokenLimit,
-      leave: entry.leave,
+      ...entry,
       facts: covered === undefined ? facts : { ...facts, budgets: covered.budgets },
       routes,
       lease,

@@ -77,7 +77,7 @@ async function run(
 ): Promise<FastifyReply> {
   // The decoded request has what is needed of the body, which would stay in memory as well.
   request.body = undefined;
-  const { kind, request: asked, output, native, ignored = [], paramOf } = decoded;
+  const { request: asked, native, ignored = [], paramOf } = decoded;
   const idempotency = idempotencyOf(request, native?.body ?? asked);
   const repetition = repetitionOf(request, native?.body ?? asked);
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
@@ -92,13 +92,9 @@ async function run(
     else signal.addEventListener("abort", release);
   });
   const call = {
-    kind,
+    ...decoded,
     principal,
-    request: asked,
-    output,
-    native,
     ignored,
-    paramOf,
     requestId: request.id,
     traceparent: traceparentOf(request),
     isLarge,

@@ -56,7 +56,7 @@ test("What is kept of long responses is parsed in the turn of the organization t
   };
   let keptBytes = 0;
   const responseItems = {
-    isOn: true,
+    isOn: () => true,
     find: (_owner: object, _ids: readonly string[], reserve: (bytes: number) => void) => found(keptBytes, reserve),
   };
   const { url, server } = await startTestServer({

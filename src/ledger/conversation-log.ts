@@ -183,13 +183,13 @@ const MEDIA_TYPE_CHARACTERS_MAX = 100;
  */
 export function toConversationRecord(request: ChatCompletionRequest, answer: KeptAnswer | null, limitBytes: number) {
   const answerText = answer === null ? null : fitAnswer(answer, Math.floor(limitBytes / 2));
-  const room = limitBytes - byteLengthOf(answerText?.json ?? "");
+  const room = limitBytes - Buffer.byteLength(answerText?.json ?? "");
   const requestText = fitRequest({ ...request, messages: request.messages.map(withoutMediaData) }, room);
   return {
     request: requestText.json,
     answer: answerText?.json ?? null,
     isTruncated: requestText.isTruncated || answerText?.isTruncated === true,
-    byteLength: byteLengthOf(requestText.json) + byteLengthOf(answerText?.json ?? ""),
+    byteLength: Buffer.byteLength(requestText.json) + Buffer.byteLength(answerText?.json ?? ""),
   };
 }
 
@@ -201,13 +201,13 @@ function fitAnswer(answer: KeptAnswer, limitBytes: number) {
 function fitRequest(request: ChatCompletionRequest, limitBytes: number) {
   const { messages, ...rest } = request;
   const whole = messages.reduce(addMinimumLength, 0) > limitBytes ? undefined : JSON.stringify(request);
-  if (whole !== undefined && byteLengthOf(whole) <= limitBytes) return { json: whole, isTruncated: false };
+  if (whole !== undefined && Buffer.byteLength(whole) <= limitBytes) return { json: whole, isTruncated: false };
   const fields = fitFields(rest, Math.floor(limitBytes / 2));
-  let left = limitBytes - byteLengthOf(JSON.stringify({ ...fields, messages: [] }));
+  let left = limitBytes - Buffer.byteLength(JSON.stringify({ ...fields, messages: [] }));
   const kept: RequestMessage[] = [];
   for (const message of messages.toReversed()) {
     const one = fitTexts(message, left - 1) ?? emptied(message);
-    const length = byteLengthOf(JSON.stringify(one)) + 1;
+    const length = Buffer.byteLength(JSON.stringify(one)) + 1;
     if (length > left) break;
     kept.unshift(one);
     left -= length;
@@ -225,7 +225,7 @@ function addMinimumLength(sum: number, { content = "" }: RequestMessage): number
 /** Selects the fields that fit together, the shortest first. The instructions come last, and are truncated. */
 function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "messages">, limitBytes: number) {
   const lengths = Object.entries(fields).map(([name, value]) => {
-    return { name, value, length: byteLengthOf(JSON.stringify({ [name]: value })) };
+    return { name, value, length: Buffer.byteLength(JSON.stringify({ [name]: value })) };
   });
   let left = limitBytes;
   const kept: Record<string, unknown> = {};
@@ -240,6 +240,8 @@ function fitFields({ instructions, ...fields }: Omit<ChatCompletionRequest, "mes
 
 const TEXTS: ReadonlySet<string> = new Set(["content", "text", "refusal", "reasoning_content", "arguments"]);
 
+const HIGH_SURROGATE = /[\ud800-\udbff]$/;
+
 /** Share of the limit that truncated texts should use at least. */
 const USED_SHARE = 0.98;
 /** Passes that estimate the length of the texts. Then it is halved, so that few passes follow for a value of any form. */
@@ -251,13 +253,13 @@ const ESTIMATES_MAX = 4;
  */
 function fitTexts<Value>(value: Value, limitBytes: number): Value | undefined {
   let fitting = withTextsUpTo(value, 0).cut;
-  if (byteLengthOf(JSON.stringify(fitting)) > limitBytes) return undefined;
+  if (Buffer.byteLength(JSON.stringify(fitting)) > limitBytes) return undefined;
   let low = 0;
   let high = limitBytes + 1;
   let length = limitBytes;
   for (let pass = 1; high - low > 1; pass += 1) {
     const { cut, isCut } = withTextsUpTo(value, length);
-    const bytes = byteLengthOf(JSON.stringify(cut));
+    const bytes = Buffer.byteLength(JSON.stringify(cut));
     if (bytes > limitBytes) high = length;
     else {
       if (!isCut) return value;
@@ -277,7 +279,8 @@ function withTextsUpTo<Value>(value: Value, length: number): { cut: Value; isCut
   const cut = mapStrings(value, (text, name) => {
     if (!TEXTS.has(name) || text.length <= length) return text;
     isCut = true;
-    return truncate(text, length);
+    // No surrogate pair is split.
+    return text.slice(0, length).replace(HIGH_SURROGATE, "");
   });
   return { cut, isCut };
 }
@@ -297,13 +300,6 @@ function mapStrings<Value>(value: Value, change: (text: string, name: string) =>
   return copy(value, "") as Value;
 }
 
-const HIGH_SURROGATE = /[\ud800-\udbff]$/;
-
-/** Truncates a text without splitting a surrogate pair. */
-function truncate(text: string, length: number): string {
-  return length >= text.length ? text : text.slice(0, length).replace(HIGH_SURROGATE, "");
-}
-
 /** Returns a message without the bytes of its images, files, recordings and videos. Addresses are kept. */
 function withoutMediaData(message: RequestMessage): RequestMessage {
   if (!Array.isArray(message.content)) return message;
@@ -321,8 +317,4 @@ function omitted(data: string): string {
   const plain = isAddress ? "data:" : "";
   const head = isAddress && comma >= 0 ? data.slice(0, Math.min(comma + 1, MEDIA_TYPE_CHARACTERS_MAX)) : plain;
   return `${head}[${data.length} characters, not kept]`;
-}
-
-function byteLengthOf(text: string): number {
-  return Buffer.byteLength(text);
 }

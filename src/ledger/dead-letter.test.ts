@@ -9,7 +9,7 @@ import { spooledTransitions } from "../../test/support/spooled.ts";
 import { NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
-import { DeadLetters, retryDeadLetter } from "./dead-letter.ts";
+import { deadLettersIn, retryDeadLetter } from "./dead-letter.ts";
 import {
   appendLine,
   countDeadLetters,
@@ -21,7 +21,7 @@ import {
 test("an incomplete line, left by a full disk or a crash, is counted and does not damage later lines", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
   const file = deadLetterFileOf(dataDir);
-  const deadLetters = new DeadLetters({ file, clock: () => 0, log: keepLog() });
+  const deadLetters = deadLettersIn({ file, clock: () => 0, log: keepLog() });
   const add = (holdId: string) => deadLetters.add({ kind: "release", facts: factsOf(holdId) }, new Error("no"));
   expect(await deadLetters.count()).toBe(0);
   await add("a");
@@ -44,7 +44,7 @@ test("an incomplete line, left by a full disk or a crash, is counted and does no
 test("a file is not read again while it is being read, or if it has not changed", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
   const file = deadLetterFileOf(dataDir);
-  const deadLetters = new DeadLetters({ file, clock: () => 0, log: keepLog() });
+  const deadLetters = deadLettersIn({ file, clock: () => 0, log: keepLog() });
   await deadLetters.addLine("a");
   await deadLetters.addLine("b");
   expect(await deadLetters.count()).toBe(2);
@@ -72,7 +72,7 @@ test("a service and a command that append at once lose no entry and no note of a
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
   const file = deadLetterFileOf(dataDir);
   const log = keepLog();
-  const deadLetters = new DeadLetters({ file, clock: () => 0, log });
+  const deadLetters = deadLettersIn({ file, clock: () => 0, log });
   const transitions = fc.sample(spooledTransitions, 40);
   const adding = Promise.all(transitions.map((transition, at) => deadLetters.add(transition, new Error(`${at}`))));
   const booked = new Set<string>();
@@ -98,7 +98,7 @@ test("a dead letter is booked again once, also if the note of its booking was lo
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));
   const { books, accounts, close } = await openSqliteStore({ dataDir, role: "command" });
   const options = { file: deadLetterFileOf(dataDir), clock: () => 0 };
-  const deadLetters = new DeadLetters({ ...options, log: keepLog() });
+  const deadLetters = deadLettersIn({ ...options, log: keepLog() });
   const settlement = (holdId: string, input: number) => {
     const charge = { tokens: { ...NO_TOKENS, input }, basis: "reported", end: "complete" } as const;
     return { kind: "settle" as const, facts: factsOf(holdId), ...charge };

@@ -7,44 +7,32 @@ import type { Log } from "../telemetry/logger.ts";
 import { appendLine, countDeadLetters, type DeadLetter, versionOf } from "./dead-letter-file.ts";
 import { type SpooledTransition, toPlain } from "./spool-file.ts";
 
+export type DeadLetters = ReturnType<typeof deadLettersIn>;
+
 /** Stores transitions that no retry can book, so that an operator can review them and no other transition waits for them. */
-export class DeadLetters {
-  readonly #file: string;
-  readonly #clock: () => number;
-  readonly #log: Log;
-  /** Counts the entries that were not booked. The file, which may be large, is read once at a time, and only if it has changed. */
-  readonly count = sharedRun(() => this.#count());
-  #counted: { version: string | undefined; count: number } = { version: undefined, count: 0 };
-
-  constructor({ file, clock, log }: { file: string; clock: () => number; log: Log }) {
-    this.#file = file;
-    this.#clock = clock;
-    this.#log = log;
-  }
-
-  /** Adds a transition. Resolves when it is on the disk. */
-  async add(transition: SpooledTransition, reason: unknown): Promise<void> {
-    const { organizationId, holdId } = transition.facts;
-    await this.#append({ reason: messageOf(reason), transition: toPlain(transition) });
-    const fields = { kind: transition.kind, organizationId, holdId, file: this.#file, err: reason };
-    this.#log.error(fields, "a transition could not be booked: it is in the dead-letter file");
-  }
-
-  /** Adds a line of a spool that is not a valid record. Resolves when it is on the disk. */
-  async addLine(line: string): Promise<void> {
-    await this.#append({ reason: "the line was damaged", line });
-    this.#log.error({ file: this.#file }, "a line of a spool is damaged: it is in the dead-letter file");
-  }
-
-  async #count(): Promise<number> {
-    const version = await versionOf(this.#file);
-    if (version !== this.#counted.version) this.#counted = { version, count: await countDeadLetters(this.#file) };
-    return this.#counted.count;
-  }
-
-  async #append(entry: object): Promise<void> {
-    await appendLine(this.#file, { at: isoTime(this.#clock()), ...entry });
-  }
+export function deadLettersIn({ file, clock, log }: { file: string; clock: () => number; log: Log }) {
+  let counted: { version: string | undefined; count: number } = { version: undefined, count: 0 };
+  const append = (entry: object) => appendLine(file, { at: isoTime(clock()), ...entry });
+  return {
+    /** Counts the entries that were not booked. The file, which may be large, is read once at a time, and only if it has changed. */
+    count: sharedRun(async () => {
+      const version = await versionOf(file);
+      if (version !== counted.version) counted = { version, count: await countDeadLetters(file) };
+      return counted.count;
+    }),
+    /** Adds a transition. Resolves when it is on the disk. */
+    async add(transition: SpooledTransition, reason: unknown): Promise<void> {
+      const { organizationId, holdId } = transition.facts;
+      await append({ reason: messageOf(reason), transition: toPlain(transition) });
+      const fields = { kind: transition.kind, organizationId, holdId, file, err: reason };
+      log.error(fields, "a transition could not be booked: it is in the dead-letter file");
+    },
+    /** Adds a line of a spool that is not a valid record. Resolves when it is on the disk. */
+    async addLine(line: string): Promise<void> {
+      await append({ reason: "the line was damaged", line });
+      log.error({ file }, "a line of a spool is damaged: it is in the dead-letter file");
+    },
+  };
 }
 
 /** Returns why a transition can never be booked, from the outcome of its booking; undefined if it is booked. */

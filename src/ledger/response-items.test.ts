@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { ResponseItems, type ResponseItemsOptions } from "./response-items.ts";
+import { type ResponseItemsOptions, responseItemsOver } from "./response-items.ts";
 
 const OWNER = { organizationId: "org_1", callerId: "tok_1" };
 const LIMIT = 8_000;
@@ -18,7 +18,7 @@ function itemsWith(insert: ResponseItemsOptions["rows"]["insert"], waitMs?: numb
   };
   const config = { responses: { keepHours: 1, limitBytes: LIMIT }, conversations: { keepDays: 1 } };
   const options = { clock: () => 5, ...(waitMs !== undefined && { waitMs }) };
-  return { warnings, items: new ResponseItems({ rows, live: { config }, log, ...options }) };
+  return { warnings, items: responseItemsOver({ rows, live: { config }, log, ...options }) };
 }
 
 const contentOf = (id: string, bytes: number) => ({ id, content: "x".repeat(bytes) });

@@ -29,85 +29,71 @@ const WAIT_MS = 2_000;
 const CALLERS_MAX = 10_000;
 const REMOVED_ROWS = 100;
 
+export type ResponseItems = ReturnType<typeof responseItemsOver>;
+
 /**
  * Keeps the items of responses for the requests of the same caller that refer to them, on any node. What the store cannot take
  * is not kept: the answer is paid for, and is sent anyway.
  */
-export class ResponseItems {
-  readonly #options: ResponseItemsOptions;
+export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: ResponseItemsOptions) {
   /** Bytes of callers that were written since their oldest items were last removed; unknown after a start. */
-  readonly #written = new LRUCache<string, number>({ max: CALLERS_MAX });
-
-  constructor(options: ResponseItemsOptions) {
-    this.#options = options;
-  }
-
-  get isOn(): boolean {
-    return this.#options.live.config.responses.keepHours > 0;
-  }
-
-  /**
-   * Finds the content of items by their ids. Those of other callers are as absent as unknown ones. `reserve` is called with
-   * the number of bytes before they are read, and may throw.
-   */
-  async find(
-    owner: ItemOwner & { keepsConversations: boolean },
-    ids: readonly string[],
-    reserve: (bytes: number) => void,
-  ): Promise<ReadonlyMap<string, string>> {
-    const { rows, live } = this.#options;
-    if (ids.length === 0) return new Map();
-    const { usualMs, storedMs } = responseTimesOf(live.config);
-    const retentionMs = owner.keepsConversations ? storedMs : usualMs;
-    const sizes = await rows.sizes(owner, ids, retentionMs);
-    reserve(sizes.reduce((sum, { bytes }) => sum + Number(bytes), 0));
-    const found = await rows.contents(owner, ids, retentionMs);
-    return new Map(found.map(({ id, content }) => [id, content]));
-  }
-
-  /** Keeps items of a response. Resolves when they are committed, or cannot be. Never rejects. */
-  async keep(owner: ItemOwner, answerId: string, items: readonly KeptItem[]): Promise<void> {
-    const { rows, live, clock, log, waitMs = WAIT_MS } = this.#options;
-    const { limitBytes } = live.config.responses;
-    const keptAtMs = clock();
-    const kept = items
-      .map((item) => ({ ...owner, ...item, answerId, keptAtMs, bytes: Buffer.byteLength(item.content) }))
-      .filter(({ bytes }) => bytes <= limitBytes * SHARE);
-    const key = `${owner.organizationId}/${owner.callerId}`;
-    const written = kept.reduce((sum, { bytes }) => sum + bytes, this.#written.get(key) ?? limitBytes);
-    const isDue = written > limitBytes * SHARE;
-    const patience = new AbortController();
-    try {
-      const writing = rows.insert(owner, kept, isDue ? Math.floor(limitBytes * (1 - SHARE)) : undefined);
-      const late = sleep(waitMs, undefined, { ref: false, signal: patience.signal }).then(() => {
-        throw new Error(`The store took longer than ${waitMs} ms`);
-      });
-      await Promise.race([writing, late]);
-      this.#written.set(key, isDue ? 0 : written);
-    } catch (error) {
-      // Only the message is logged: other properties of the error may contain the items.
-      const reason = (error as Error).message;
-      log.warn({ ...owner, reason }, "items of a response could not be kept: later requests cannot refer to them");
-    } finally {
-      patience.abort();
-    }
-  }
-
-  /** Returns whether anything of a response is kept. */
-  hasAnswer(owner: ItemOwner, answerId: string): Promise<boolean> {
-    return this.#options.rows.hasAnswer(owner, answerId);
-  }
-
-  /** Removes what is kept of one response. */
-  removeAnswer(owner: ItemOwner, answerId: string): Promise<void> {
-    return removeAll((limit) => this.#options.rows.removeAnswer(owner, answerId, limit));
-  }
-
-  /** Removes everything that was kept for an organization until now. */
-  async removeOf(organizationId: string): Promise<void> {
-    const untilMs = this.#options.clock();
-    await removeAll((limit) => this.#options.rows.removeOf(organizationId, untilMs, limit));
-  }
+  const writtenBy = new LRUCache<string, number>({ max: CALLERS_MAX });
+  return {
+    isOn: () => live.config.responses.keepHours > 0,
+    /**
+     * Finds the content of items by their ids. Those of other callers are as absent as unknown ones. `reserve` is called with
+     * the number of bytes before they are read, and may throw.
+     */
+    async find(
+      owner: ItemOwner & { keepsConversations: boolean },
+      ids: readonly string[],
+      reserve: (bytes: number) => void,
+    ): Promise<ReadonlyMap<string, string>> {
+      if (ids.length === 0) return new Map();
+      const { usualMs, storedMs } = responseTimesOf(live.config);
+      const retentionMs = owner.keepsConversations ? storedMs : usualMs;
+      const sizes = await rows.sizes(owner, ids, retentionMs);
+      reserve(sizes.reduce((sum, { bytes }) => sum + Number(bytes), 0));
+      const found = await rows.contents(owner, ids, retentionMs);
+      return new Map(found.map(({ id, content }) => [id, content]));
+    },
+    /** Keeps items of a response. Resolves when they are committed, or cannot be. Never rejects. */
+    async keep(owner: ItemOwner, answerId: string, items: readonly KeptItem[]): Promise<void> {
+      const { limitBytes } = live.config.responses;
+      const keptAtMs = clock();
+      const kept = items
+        .map((item) => ({ ...owner, ...item, answerId, keptAtMs, bytes: Buffer.byteLength(item.content) }))
+        .filter(({ bytes }) => bytes <= limitBytes * SHARE);
+      const key = `${owner.organizationId}/${owner.callerId}`;
+      const written = kept.reduce((sum, { bytes }) => sum + bytes, writtenBy.get(key) ?? limitBytes);
+      const isDue = written > limitBytes * SHARE;
+      const patience = new AbortController();
+      try {
+        const writing = rows.insert(owner, kept, isDue ? Math.floor(limitBytes * (1 - SHARE)) : undefined);
+        const late = sleep(waitMs, undefined, { ref: false, signal: patience.signal }).then(() => {
+          throw new Error(`The store took longer than ${waitMs} ms`);
+        });
+        await Promise.race([writing, late]);
+        writtenBy.set(key, isDue ? 0 : written);
+      } catch (error) {
+        // Only the message is logged: other properties of the error may contain the items.
+        const reason = (error as Error).message;
+        log.warn({ ...owner, reason }, "items of a response could not be kept: later requests cannot refer to them");
+      } finally {
+        patience.abort();
+      }
+    },
+    /** Returns whether anything of a response is kept. */
+    hasAnswer: (owner: ItemOwner, answerId: string) => rows.hasAnswer(owner, answerId),
+    /** Removes what is kept of one response. */
+    removeAnswer: (owner: ItemOwner, answerId: string) =>
+      removeAll((limit) => rows.removeAnswer(owner, answerId, limit)),
+    /** Removes everything that was kept for an organization until now. */
+    async removeOf(organizationId: string): Promise<void> {
+      const untilMs = clock();
+      await removeAll((limit) => rows.removeOf(organizationId, untilMs, limit));
+    },
+  };
 }
 
 async function removeAll(remove: (limit: number) => Promise<number>): Promise<void> {

@@ -37,11 +37,11 @@ export interface Core extends AuditTime {
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "book">;
 
-/** Returns the audit record of a change of a row of an organization. */
+/** Returns the audit record of a change of a row of an organization, or of the whole service (null). */
 export function rowRecord(
   { actor, ...time }: AccountCore,
   action: string,
-  { organizationId, id: subjectId }: { organizationId: string; id: string },
+  { organizationId, id: subjectId }: { organizationId: string | null; id: string },
   change: Pick<Change, "before" | "after"> = {},
 ): AuditRow {
   return auditRow(actor, { action, organizationId, subjectId, ...change }, time);

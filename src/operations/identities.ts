@@ -1,9 +1,8 @@
-import { auditRow, type Change } from "../admin/audit.ts";
 import { pageOf, toIdentity } from "../admin/directory.ts";
 import { identityRowOf, idOfPerson } from "../admin/token.ts";
 import type { Identity } from "../api/admin/operator.ts";
 import { command, jsonOf, required, toggle } from "./command.ts";
-import { type Core, found, invalidValue, shortText } from "./core.ts";
+import { type Core, found, invalidValue, rowRecord, shortText } from "./core.ts";
 import { operation, sharedOperation } from "./operation.ts";
 
 export const listIdentities = sharedOperation({
@@ -104,8 +103,8 @@ async function block(core: Core, { issuer, subject }: IdentityName): Promise<Ide
   return identity(core, row.id);
 }
 
-function recordOf(core: Core, action: Change["action"], { id, issuer, subject }: IdentityName & { id: string }) {
-  return auditRow(core.actor, { action, organizationId: null, subjectId: id, after: { issuer, subject } }, core);
+function recordOf(core: Core, action: string, { id, issuer, subject }: IdentityName & { id: string }) {
+  return rowRecord(core, action, { organizationId: null, id }, { after: { issuer, subject } });
 }
 
 async function identity({ identityRows }: Core, id: string): Promise<Identity> {

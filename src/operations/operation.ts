@@ -29,7 +29,7 @@ export interface OperationServices extends Core {
   audit: AuditLog;
   requests: Requests;
   conversations: Conversations;
-  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "hasAnswer" | "removeAnswer" | "removeOf">;
+  responseItems: ResponseItems;
   overviews: Overviews;
   statements: Statements;
   shortTokens: ShortTokens;

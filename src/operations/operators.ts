@@ -1,10 +1,9 @@
-import { auditRow } from "../admin/audit.ts";
 import { toOperator } from "../admin/directory.ts";
 import { insertOperator } from "../admin/operators.ts";
 import { SERVICE_ROLES } from "../api/admin/roles.ts";
 import { ApiError } from "../errors.ts";
 import { argument, facts, jsonOf, text, withDefault, wordOf } from "./command.ts";
-import { checkName, found, shortText } from "./core.ts";
+import { checkName, found, rowRecord, shortText } from "./core.ts";
 import { sharedOperation } from "./operation.ts";
 
 export const listOperators = sharedOperation({
@@ -81,8 +80,8 @@ export const revokeOperator = sharedOperation({
     const row = await find();
     if (row.revokedAtMs !== null) return toOperator(row);
     const before = { name: row.name, role: row.role, prefix: row.prefix };
-    const change = { action: "operator.revoke", organizationId: null, subjectId: id, before };
-    await core.admin.revokeOperator(id, core.clock(), auditRow(core.actor, change, core));
+    const record = rowRecord(core, "operator.revoke", { organizationId: null, id }, { before });
+    await core.admin.revokeOperator(id, core.clock(), record);
     return toOperator(await find());
   },
   commands: (make) => [

@@ -1,4 +1,3 @@
-import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
@@ -285,8 +284,8 @@ export async function updateCreditWarnings(core: AccountCore, id: string, amount
     throw invalidValue("credit_warnings", found, `a list of at most ${CREDIT_WARNINGS_MAX}`);
   }
   const after = { creditWarnings: amounts?.map(creditsFromMicro) ?? null };
-  const change = { action: "organization.change", organizationId: id, subjectId: id, after };
-  const isKnown = await core.accounts.changeCreditWarnings(id, amounts, auditRow(core.actor, change, core));
+  const record = rowRecord(core, "organization.change", { organizationId: id, id }, { after });
+  const isKnown = await core.accounts.changeCreditWarnings(id, amounts, record);
   if (!isKnown) throw unknownOrganization(id);
 }
 

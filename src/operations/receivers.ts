@@ -1,4 +1,3 @@
-import { auditRow } from "../admin/audit.ts";
 import {
   deliveryOf,
   deliveryPage,
@@ -25,6 +24,7 @@ import {
   invalidValue,
   knownOrganization,
   notFound,
+  rowRecord,
   shortText,
   wholeList,
 } from "./core.ts";
@@ -309,9 +309,7 @@ function receiverRecord(core: Core, action: string, row: ReceiverRow, after?: Re
     const host = format === "mail" ? target : (URL.parse(target)?.host ?? "");
     return { name, format, host, kinds, isDisabled: disabledAtMs !== null };
   };
-  const { id: subjectId, organizationId } = row;
-  const change = { action, organizationId, subjectId, before: shown(row), ...(after && { after: shown(after) }) };
-  return auditRow(core.actor, change, core);
+  return rowRecord(core, action, row, { before: shown(row), ...(after && { after: shown(after) }) });
 }
 
 /** Changes a receiver, which another request may change at the same time. Rejects with not_found. */

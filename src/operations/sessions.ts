@@ -1,4 +1,3 @@
-import { auditRow } from "../admin/audit.ts";
 import { holderIdOf } from "../admin/directory.ts";
 import type { Administrator, BegunSession } from "../admin/sessions.ts";
 import { hashOfSession, idOfPerson, SIGN_IN_LIFE_MS } from "../admin/token.ts";
@@ -8,7 +7,7 @@ import { pick } from "../api/json.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
 import { argument, text } from "./command.ts";
-import { type Core, found } from "./core.ts";
+import { type Core, found, rowRecord } from "./core.ts";
 import { type CallConnection, type OperationServices, operation, sharedOperation } from "./operation.ts";
 
 /** More than people behind one address need, with sessions of an hour. */
@@ -178,8 +177,7 @@ export const endSession = sharedOperation({
     const { hash, tokenId, person } = session;
     const token = tokenId === null ? undefined : await core.accounts.token(tokenId);
     const organizationId = token?.organizationId ?? person?.organizationId ?? null;
-    const subject = { organizationId, subjectId: holderIdOf(session) };
-    await core.admin.deleteSession(hash, auditRow(core.actor, { action: "session.end", ...subject }, core));
+    await core.admin.deleteSession(hash, rowRecord(core, "session.end", { organizationId, id: holderIdOf(session) }));
   },
   commands: (make) => [
     make.command({

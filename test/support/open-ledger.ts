@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { v7 as uuid } from "uuid";
 import type { HoldFacts } from "../../src/credits/facts.ts";
 import { FREE } from "../../src/credits/price.ts";
-import { DeadLetters } from "../../src/ledger/dead-letter.ts";
+import { deadLettersIn } from "../../src/ledger/dead-letter.ts";
 import { deadLetterFileOf } from "../../src/ledger/dead-letter-file.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { Spool } from "../../src/ledger/spool.ts";
@@ -24,7 +24,7 @@ export interface LedgerSetup extends Partial<Omit<LedgerOptions, "books" | "allo
 export async function openLedger({ books, dataDir, log, ...options }: LedgerSetup): Promise<Ledger> {
   const common = { clock: options.clock ?? (() => 0), random: () => 0, log };
   const spool = await Spool.open({ directory: join(dataDir, "spool"), takeLock, name: uuid(), ...common });
-  const deadLetters = new DeadLetters({ file: deadLetterFileOf(dataDir), ...common });
+  const deadLetters = deadLettersIn({ file: deadLetterFileOf(dataDir), ...common });
   const often = { holdLifeMs: HOLD_LIFE_MS, recoveryMs: 0, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
   const now = () => ({ monotonicMs: common.clock(), wallMs: common.clock() });
   const allowances = NO_ALLOWANCES as AllowanceRows;

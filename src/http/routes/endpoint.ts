@@ -16,7 +16,7 @@ export interface EndpointServices {
   running: Pick<RunningRequests, "follow" | "currentEnded">;
   completions: ChatSettings;
   conversations: Pick<Conversations, "find" | "removeOne">;
-  responseItems: Pick<ResponseItems, "isOn" | "find" | "keep" | "hasAnswer" | "removeAnswer">;
+  responseItems: Omit<ResponseItems, "removeOf">;
   directory: Pick<Directory, "token">;
   audit: Pick<AuditLog, "record">;
   usageReport(caller: Pick<Principal, "organizationId" | "callerId">): Promise<UsageReport>;

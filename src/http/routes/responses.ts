@@ -57,7 +57,7 @@ async function keptItems(
 ): Promise<KeptItems | undefined> {
   const { keepsResponses, keepsConversations, organizationKind, organizationId, callerId } = principalOf(request);
   // The tokens of the playground belong to people who do not know each other.
-  if (!keepsResponses || organizationKind === "playground" || !responseItems.isOn) return undefined;
+  if (!keepsResponses || organizationKind === "playground" || !responseItems.isOn()) return undefined;
   const owner = { organizationId, callerId };
   const found = await responseItems.find({ ...owner, keepsConversations }, ids, (bytes) => {
     if (bytes > REFERRED_BYTES_MAX) {
