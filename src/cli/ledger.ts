@@ -2,8 +2,13 @@ import { readConfigText } from "../config/sources.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { areCounts, priceOf } from "../credits/price.ts";
 import { OperatorError, UnknownIdError } from "../errors.ts";
-import { retryDeadLetter } from "../ledger/dead-letter.ts";
-import { countDeadLetters, type DeadLetter, deadLetterFileOf, readDeadLetters } from "../ledger/dead-letter-file.ts";
+import {
+  countDeadLetters,
+  type DeadLetter,
+  deadLetterFileOf,
+  readDeadLetters,
+  retryDeadLetter,
+} from "../ledger/dead-letter.ts";
 import type { SpooledTransition } from "../ledger/spool-file.ts";
 import { holdEndsWithinMs, type Verification, verifyBooks } from "../ledger/verify.ts";
 import { command, list, tableOf, toggle } from "../operations/command.ts";

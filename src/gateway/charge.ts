@@ -347,16 +347,10 @@ export class OutputRates {
   }
 
   #answersOf(upstream: string, organizationId: string): Answers {
-    let organizations = this.#upstreams.get(upstream);
-    if (organizations === undefined) {
-      organizations = new LRUCache({ max: ORGANIZATIONS_KEPT });
-      this.#upstreams.set(upstream, organizations);
-    }
-    let answers = organizations.get(organizationId);
-    if (answers === undefined) {
-      answers = [];
-      organizations.set(organizationId, answers);
-    }
+    const organizations = this.#upstreams.get(upstream) ?? new LRUCache({ max: ORGANIZATIONS_KEPT });
+    this.#upstreams.set(upstream, organizations);
+    const answers = organizations.get(organizationId) ?? [];
+    organizations.set(organizationId, answers);
     return answers;
   }
 }

@@ -287,9 +287,7 @@ export class Circuits {
 
   of(route: Route, provider: Pick<Provider, "isScripted">): Circuit {
     const upstream = upstreamOf(route);
-    const known = this.#circuits.get(upstream);
-    if (known !== undefined) return known;
-    const circuit = new Circuit(route, provider.isScripted !== true);
+    const circuit = this.#circuits.get(upstream) ?? new Circuit(route, provider.isScripted !== true);
     this.#circuits.set(upstream, circuit);
     return circuit;
   }

@@ -9,14 +9,15 @@ import { spooledTransitions } from "../../test/support/spooled.ts";
 import { NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import { openSqliteStore } from "../stores/sqlite/sqlite.ts";
-import { deadLettersIn, retryDeadLetter } from "./dead-letter.ts";
 import {
   appendLine,
   countDeadLetters,
   type DeadLetter,
   deadLetterFileOf,
+  deadLettersIn,
   readDeadLetters,
-} from "./dead-letter-file.ts";
+  retryDeadLetter,
+} from "./dead-letter.ts";
 
 test("an incomplete line, left by a full disk or a crash, is counted and does not damage later lines", async () => {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-dead-letters-"));

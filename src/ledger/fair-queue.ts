@@ -72,9 +72,7 @@ export class FairQueue<Item> {
 
   #itemsOf(item: Item): Item[] {
     const owner = this.#ownerOf(item);
-    const known = this.#owners.get(owner);
-    if (known !== undefined) return known;
-    const items: Item[] = [];
+    const items = this.#owners.get(owner) ?? [];
     this.#owners.set(owner, items);
     return items;
   }

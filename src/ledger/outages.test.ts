@@ -10,7 +10,7 @@ import { factsOf, grantTo, HOLD_LIFE_MS, ORGANIZATION, openLedger, until } from 
 import type { BalanceRow } from "../credits/books.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import { deadLetterFileOf } from "./dead-letter-file.ts";
+import { deadLetterFileOf } from "./dead-letter.ts";
 import type { Ledger } from "./ledger.ts";
 
 let books: GatedBooks;

@@ -177,22 +177,19 @@ const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
 const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
 
 /** Parses an amount of credits. 0 is refused. */
-export function credits(text: string, name: string): number {
-  return amountFrom(text, name, 1n, "above 0");
-}
-
+export const credits = amountFrom(1n, "above 0");
 /** Parses an amount of credits, which may be 0. */
-export function creditsOrNone(text: string, name: string): number {
-  return amountFrom(text, name, 0n, "0 or more");
-}
+export const creditsOrNone = amountFrom(0n, "0 or more");
 
-function amountFrom(text: string, name: string, least: MicroCredits, leastWords: string): number {
-  const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
-  if (amount === undefined || amount < least) {
-    refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
-  }
-  const number = creditsFromMicro(amount);
-  return parseCredits(String(number)) === amount ? number : refuse(name, text, "an amount with fewer digits");
+function amountFrom(least: MicroCredits, leastWords: string) {
+  return (text: string, name: string): number => {
+    const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
+    if (amount === undefined || amount < least) {
+      refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
+    }
+    const number = creditsFromMicro(amount);
+    return parseCredits(String(number)) === amount ? number : refuse(name, text, "an amount with fewer digits");
+  };
 }
 
 /** Returns a parser of an integer between two. */

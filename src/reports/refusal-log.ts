@@ -116,11 +116,9 @@ export class RefusalLog {
   }
 
   #organizationOf(id: string): OrganizationRefusals {
-    let organization = this.#organizations.get(id);
-    if (organization === undefined) {
-      organization = { rows: BURST_ROWS, atMs: this.#options.clock(), waiting: new Map() };
-      this.#organizations.set(id, organization);
-    }
+    const unknown = { rows: BURST_ROWS, atMs: this.#options.clock(), waiting: new Map() };
+    const organization = this.#organizations.get(id) ?? unknown;
+    this.#organizations.set(id, organization);
     return organization;
   }
 
