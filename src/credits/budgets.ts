@@ -1,4 +1,5 @@
 import { toLimits } from "../api/principal.ts";
+import { DAY_MS } from "../api/time.ts";
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow, HoldTransition } from "./books.ts";
 import { recordedTextOf } from "./budget-uses.ts";
@@ -9,7 +10,6 @@ export const NO_VALUE = "(none)";
 /** Begins an `each` that names a metadata key. */
 export const METADATA_PREFIX = "metadata.";
 
-const DAY_MS = 86_400_000;
 /** 1970 began on a Thursday. */
 const DAYS_FROM_MONDAY = 3;
 

@@ -48,7 +48,7 @@ export async function deliver(
   // A whole answer is needed where it is stored under an idempotency key or in a conversation.
   const needsFold = call.idempotency !== null || call.principal.keepsConversations;
   const fold = needsFold ? new AnswerFold() : undefined;
-  const toolCalls = new ToolCallCompleter(facts.holdId);
+  const completeToolCalls = toolCallCompleter(facts.holdId);
   let head: AnswerHead | undefined;
   let isStreamed = false;
   let firstTokenMs: number | null = null;
@@ -58,7 +58,7 @@ export async function deliver(
     // Checked at every write, not only by a timer: after a suspension of the machine the upstream's data may come first.
     lease.require();
     firstTokenMs ??= gateway.clock() - admittedAtMs;
-    const pieces = toolCalls.complete(chunks);
+    const pieces = completeToolCalls(chunks);
     meter.add(pieces);
     fold?.add(pieces);
     const drained = client.push(pieces);
@@ -128,43 +128,29 @@ function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
 }
 
 /**
- * Completes the tool calls of one answer as OpenAI's clients need them: the first piece of each call has `type` and an
- * `id` that is unique in the answer, and later pieces have none. Upstreams omit ids or repeat one; the ids that are made
- * instead contain the answer's own id, so that they are unique among answers.
+ * Returns a function that completes the tool calls in pieces of one answer as OpenAI's clients need them: the first piece of each
+ * call has `type` and an `id` that is unique in the answer, and later pieces have none. Upstreams omit ids or repeat one; the ids
+ * that are made instead contain the answer's own id, a UUID, so that they are unique among answers.
  */
-export class ToolCallCompleter {
-  readonly #answerId: string;
+export function toolCallCompleter(answerId: string) {
   /** Ids by the index of a call. */
-  #ids: Map<number, string> | undefined;
-
-  /** `answerId` is a UUID. */
-  constructor(answerId: string) {
-    this.#answerId = answerId;
-  }
-
-  /** Returns the pieces with completed tool calls. */
-  complete(pieces: readonly AnswerPiece[]): readonly AnswerPiece[] {
+  const ids = new Map<number, string>();
+  // Short, because OpenAI accepts ids of at most 40 characters.
+  const idFor = (index: number) => `call_${BigInt(`0x${answerId.replaceAll("-", "")}`).toString(36)}_${index}`;
+  const completed = ({ index, id, type: _type, function: called, ...rest }: ToolCallDelta): ToolCallDelta => {
+    if (ids.has(index)) return { index, ...(called && { function: called }), ...rest };
+    const isUnique = id !== undefined && id !== "" && !ids.values().some((other) => other === id);
+    const unique = isUnique ? id : idFor(index);
+    ids.set(index, unique);
+    return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
+  };
+  return (pieces: readonly AnswerPiece[]): readonly AnswerPiece[] => {
     if (!pieces.some(({ delta }) => delta?.tool_calls !== undefined)) return pieces;
     return pieces.map((piece) => {
       const calls = piece.delta?.tool_calls;
       if (calls === undefined) return piece;
-      const delta: Delta = { ...piece.delta, tool_calls: calls.map((call) => this.#completed(call)) };
+      const delta: Delta = { ...piece.delta, tool_calls: calls.map(completed) };
       return { ...piece, delta };
     });
-  }
-
-  #completed(call: ToolCallDelta): ToolCallDelta {
-    const { index, id, type: _type, function: called, ...rest } = call;
-    this.#ids ??= new Map();
-    if (this.#ids.has(index)) return { index, ...(called && { function: called }), ...rest };
-    const isUnique = id !== undefined && id !== "" && !this.#ids.values().some((other) => other === id);
-    const unique = isUnique ? id : this.#makeId(index);
-    this.#ids.set(index, unique);
-    return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
-  }
-
-  /** Makes a short id, because OpenAI accepts ids of at most 40 characters. */
-  #makeId(index: number): string {
-    return `call_${BigInt(`0x${this.#answerId.replaceAll("-", "")}`).toString(36)}_${index}`;
-  }
+  };
 }

@@ -2,7 +2,7 @@ import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import type { Booking, NewRevocation } from "../api/admin/credits.ts";
 import type { Credits } from "../api/admin/organization.ts";
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, isoTime } from "../api/time.ts";
 import { auditedBooking, type BookedTerms } from "../credits/adjustments.ts";
 import { creditsFromMicro, creditsOf, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BookingAudit } from "../credits/audit.ts";
@@ -103,9 +103,6 @@ function grantText({ id, amount, effectiveAtMs, expiresAtMs, priority, createdAt
   return `grant ${id} of ${formatCredits(amount)} credits${start}, ${expiryText(expiresAtMs)}${rank}`;
 }
 
-/** The time in which a person can ask once. */
-const REQUEST_EVERY_MS = 86_400_000;
-
 export const requestCredits = operation({
   route: "POST /organizations/:id/credit-requests",
   permission: "credits:request",
@@ -116,7 +113,8 @@ export const requestCredits = operation({
     amountOf("amount", amount);
     const nowMs = core.clock();
     const { id: personId, name, kind } = core.actor;
-    const period = [personId, Math.floor(nowMs / REQUEST_EVERY_MS)];
+    // A person can ask once a day.
+    const period = [personId, Math.floor(nowMs / DAY_MS)];
     const data = { amount, note, requested_by: name ?? personId, role: kind };
     const event = eventOf("credits.requested", { organizationId: id, nowMs, period }, data);
     const audit = rowRecord(core, "credits.request", { organizationId: id, id }, { after: { amount, note } });

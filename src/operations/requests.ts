@@ -1,7 +1,9 @@
 import type { Static } from "typebox";
-import type { RequestFilters } from "../api/admin/request.ts";
+import type { RequestFilters, RequestSummary } from "../api/admin/request.ts";
+import { PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { ApiError } from "../errors.ts";
-import { requestLines } from "../reports/request-lines.ts";
+import { FairTurns } from "../ledger/fair-queue.ts";
+import { exportLines, lineFormats } from "../reports/csv.ts";
 import type { RequestFilter } from "../stores/queries/request-filter.ts";
 import type { RequestGrouping } from "../stores/queries/request-sums.ts";
 import { found } from "./core.ts";
@@ -103,7 +105,37 @@ function groupingOf(by: RequestGrouping["by"], key: string | undefined): Request
   throw new ApiError("invalid_value", "Invalid 'by': 'metadata' needs 'metadata_key'.", { param: "by" });
 }
 
-function requestExport(format: "csv" | "jsonl", contentType: string, words: string, description: string) {
+/** Requests that are read at once. */
+const EXPORT_PAGE_ROWS = 200;
+
+const TOKEN_COLUMNS = TOKEN_CLASSES.map((name) => PRICE_CLASSES[name].name);
+/** Columns of the CSV format: amounts in credits, times in UTC. */
+const EXPORT_COLUMNS = [
+  ...["id", "request_id", "created_at", "ended_at", "organization_id", "organization_name", "token_id", "token_name"],
+  ...[
+    "model",
+    "route",
+    "status",
+    "failure",
+    "count",
+    ...TOKEN_COLUMNS.map((name) => `${name}_tokens`),
+    "held",
+    "charged",
+  ],
+  ...["provider_cost", "first_token_ms", "duration_ms", "is_streamed", "user", "metadata"],
+];
+
+const EXPORT_FORMATS = lineFormats(EXPORT_COLUMNS, ({ tokens, refusal, metadata, ...values }: RequestSummary) => ({
+  ...values,
+  ...Object.fromEntries(TOKEN_COLUMNS.map((name) => [`${name}_tokens`, tokens[name]])),
+  count: refusal?.count ?? 1,
+  metadata: metadata === null ? null : JSON.stringify(metadata),
+}));
+
+/** Reads the pages of all exports one at a time. */
+const exportTurns = new FairTurns(1);
+
+function requestExport(format: keyof typeof EXPORT_FORMATS, contentType: string, words: string, description: string) {
   return operation({
     route: `GET /requests.${format}`,
     permission: "requests:read",
@@ -112,9 +144,14 @@ function requestExport(format: "csv" | "jsonl", contentType: string, words: stri
     answer: { status: 200, description, schema: (s) => s.Type.String(), contentType },
     handle(services, call) {
       const filter = requestFilterOf(call);
+      const read = async (cursor: string | null) => {
+        const listing = { ...filter, order: "newest" as const, cursor, limit: EXPORT_PAGE_ROWS };
+        const page = await exportTurns.run(filter.organizationId ?? "", () => services.requests.list(listing));
+        return { ...page, data: page.data.map((request) => shownTo(call, request)) };
+      };
       return sendFile(services, call, `requests:${filter.organizationId ?? "*"}`, async () => ({
         name: `requests.${format}`,
-        text: requestLines(services.requests, filter, { format, shown: (request) => shownTo(call, request) }),
+        text: exportLines(EXPORT_FORMATS[format], read),
       }));
     },
   });

@@ -1,6 +1,7 @@
 import { eventText } from "../admin/event-texts.ts";
 import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
 import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
+import { HOUR_MS } from "../api/time.ts";
 import { type EventRow, eventOf } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { AccountRows } from "../stores/queries/accounts.ts";
@@ -11,7 +12,6 @@ const ROUTED_AT_ONCE = 100;
 const RECEIVERS_AT_ONCE = 32;
 /** Longer than any attempt: a node that dies with a delivery leaves it to others after this time. */
 const CLAIM_MS = 60_000;
-const HOUR_MS = 3_600_000;
 /** Waiting time after each failed attempt. After the last one the delivery has failed. */
 export const RETRY_AFTER_MS = [
   ...[5_000, 300_000, 1_800_000],

@@ -9,7 +9,7 @@ import { decodeMessages } from "../../src/api/messages/decode.ts";
 import { decodeResponses } from "../../src/api/responses/decode.ts";
 import { type SentTextVisitor, visitSent } from "../../src/api/sent-text.ts";
 import type { DecodedCompletion } from "../../src/api/wire.ts";
-import { ToolCallCompleter } from "../../src/gateway/deliver.ts";
+import { toolCallCompleter } from "../../src/gateway/deliver.ts";
 import { Meter } from "../../src/gateway/meter.ts";
 import { AnswerReader } from "../../src/providers/ai-sdk/answer.ts";
 import { google } from "../../src/providers/ai-sdk/wires/google.ts";
@@ -142,11 +142,11 @@ const END = {
 
 /** Returns the pieces that `read` makes of an answer, as they are delivered; those before the failure of one that fails. */
 function piecesOf(count: number, read: (index: number) => readonly (AnswerPiece | undefined)[]): AnswerPiece[] {
-  const calls = new ToolCallCompleter(HEAD.id);
+  const completeToolCalls = toolCallCompleter(HEAD.id);
   const pieces: AnswerPiece[] = [];
   try {
     for (let index = 0; index < count; index += 1) {
-      pieces.push(...calls.complete(read(index).filter((piece) => piece !== undefined)));
+      pieces.push(...completeToolCalls(read(index).filter((piece) => piece !== undefined)));
     }
   } catch (error) {
     if (!(error instanceof UpstreamError)) throw error;

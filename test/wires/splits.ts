@@ -8,7 +8,7 @@ import type { Route } from "../../src/catalog/model.ts";
 import { estimatePrompt } from "../../src/credits/estimate.ts";
 import { FREE, priceOf } from "../../src/credits/price.ts";
 import { chargeOf, OutputRates, tokenBoundsOf } from "../../src/gateway/charge.ts";
-import { ToolCallCompleter } from "../../src/gateway/deliver.ts";
+import { toolCallCompleter } from "../../src/gateway/deliver.ts";
 import { Meter, usageOf } from "../../src/gateway/meter.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, UpstreamChunk } from "../../src/providers/provider.ts";
@@ -195,10 +195,10 @@ const DECODED = decodedRequests();
 
 /** Charges an answer and encodes it on each inbound wire, batch by batch, as the gateway does. */
 async function heardOf(batches: readonly (readonly UpstreamChunk[])[]): Promise<Heard> {
-  const toolCalls = new ToolCallCompleter(HEAD.id);
+  const completeToolCalls = toolCallCompleter(HEAD.id);
   const meter = new Meter(MAX_TOKENS);
   const fold = new AnswerFold();
-  const pieces = batches.map((batch) => toolCalls.complete(batch));
+  const pieces = batches.map((batch) => completeToolCalls(batch));
   for (const batch of pieces) {
     meter.add(batch);
     fold.add(batch);

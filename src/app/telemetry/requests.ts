@@ -26,10 +26,9 @@ export function operationOf(route: string | null, report: CompletionReport | und
 
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
-interface RequestMetricsOptions {
+export interface ModelNames {
   /** Returns the id of a model in the catalog; undefined if there is none. */
   modelId(name: string): string | undefined;
-  perDollar: number;
 }
 
 /**
@@ -38,7 +37,7 @@ interface RequestMetricsOptions {
  */
 export function createRequestMetrics(
   meter: Meter,
-  { modelId, perDollar }: RequestMetricsOptions,
+  { modelId, perDollar }: ModelNames & { perDollar: number },
 ): RequestObserver["ended"] {
   const instruments = createInstruments(meter);
   const recordAnswer = (report: CompletionReport, model: Attributes) => {

@@ -4,15 +4,13 @@ import { tokenTotals } from "../../credits/price.ts";
 import type { CompletionReport } from "../../gateway/gateway.ts";
 import type { BegunRequest, RequestObserver } from "../../http/access.ts";
 import type { AccessEntry } from "../../telemetry/logger.ts";
-import { operationOf } from "./requests.ts";
+import { type ModelNames, operationOf } from "./requests.ts";
 
 type OpenTelemetryApi = typeof import("@opentelemetry/api");
 
-export interface SpanOptions {
+export interface SpanOptions extends ModelNames {
   api: OpenTelemetryApi;
   tracer: Tracer;
-  /** Returns the id of a model in the catalog; undefined if there is none. */
-  modelId(name: string): string | undefined;
 }
 
 /**

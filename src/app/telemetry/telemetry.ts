@@ -8,7 +8,7 @@ import { COMMIT_FAILURES } from "../../ledger/commit-queue.ts";
 import type { LedgerObserver } from "../../ledger/ledger.ts";
 import type { Log } from "../../telemetry/logger.ts";
 import { type GaugeSources, observeState } from "./gauges.ts";
-import { createRequestMetrics } from "./requests.ts";
+import { createRequestMetrics, type ModelNames } from "./requests.ts";
 import { createMeters, createTracers } from "./sdk.ts";
 import { beginSpan } from "./spans.ts";
 
@@ -17,18 +17,11 @@ const BATCH_SIZES = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
 /** Time for the last exports of a process that stops. A collector that cannot be reached is tried for longer. */
 const STOP_MS = 2_000;
 
-export interface TelemetryOptions {
-  version: string;
-  /** Returns the id of a model in the catalog; undefined if there is none. */
-  modelId(name: string): string | undefined;
-  log: Log;
-}
-
 /** Metrics and traces of a service, as far as they are configured. */
 export type Telemetry = Awaited<ReturnType<typeof createTelemetry>>;
 
 /** Creates the telemetry of a configuration. Rejects with OperatorError if a package that it needs is not installed. */
-export async function createTelemetry(config: Config, options: TelemetryOptions) {
+export async function createTelemetry(config: Config, options: ModelNames & { version: string; log: Log }) {
   const { version, log } = options;
   const onFailure = (failure: unknown) => log.warn({ err: failure }, "telemetry could not be exported");
   const sdkOptions = { version, onFailure };

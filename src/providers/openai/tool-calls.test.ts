@@ -2,7 +2,7 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { AnswerFold } from "../../api/answer-fold.ts";
 import type { ToolCallDelta } from "../../api/chat/completion.ts";
-import { ToolCallCompleter } from "../../gateway/deliver.ts";
+import { toolCallCompleter } from "../../gateway/deliver.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
 const ANSWER_ID = "01a1fc9f-afa2-71b3-8203-c2d4d7bab152";
@@ -10,11 +10,11 @@ const ANSWER_ID = "01a1fc9f-afa2-71b3-8203-c2d4d7bab152";
 /** The calls that a client makes of the events. */
 function folded(events: readonly (readonly object[])[]) {
   const reader = new ToolCallReader();
-  const completer = new ToolCallCompleter(ANSWER_ID);
+  const complete = toolCallCompleter(ANSWER_ID);
   const fold = new AnswerFold();
   const deltas: ToolCallDelta[] = [];
   for (const calls of events) {
-    const pieces = completer.complete([{ delta: { tool_calls: reader.readPieces(calls) } }]);
+    const pieces = complete([{ delta: { tool_calls: reader.readPieces(calls) } }]);
     deltas.push(...pieces.flatMap(({ delta }) => delta?.tool_calls ?? []));
     fold.add(pieces);
   }
@@ -118,7 +118,7 @@ test("Each entry of an unstreamed answer is a separate call with any id.", () =>
       call("a", "{}", { id, index: 0 }),
       call("a", "{}", { id, index: 0 }),
     ]);
-    const [piece] = new ToolCallCompleter(ANSWER_ID).complete([{ delta: { tool_calls: whole } }]);
+    const [piece] = toolCallCompleter(ANSWER_ID)([{ delta: { tool_calls: whole } }]);
     const calls = piece?.delta?.tool_calls ?? [];
     expect(calls.map(({ index }) => index)).toEqual([0, 1]);
     expect(calls.map(({ type }) => type)).toEqual(["function", "function"]);
@@ -129,9 +129,7 @@ test("Each entry of an unstreamed answer is a separate call with any id.", () =>
 
 test("A generated id has at most 40 characters, the limit of OpenAI.", () => {
   const whole = new ToolCallReader().readWhole(Array.from({ length: 1000 }, () => call("a", "{}")));
-  const [piece] = new ToolCallCompleter("ffffffff-ffff-7fff-bfff-ffffffffffff").complete([
-    { delta: { tool_calls: whole } },
-  ]);
+  const [piece] = toolCallCompleter("ffffffff-ffff-7fff-bfff-ffffffffffff")([{ delta: { tool_calls: whole } }]);
   const ids = piece?.delta?.tool_calls?.map(({ id }) => id ?? "") ?? [];
   expect(new Set(ids).size).toBe(1000);
   for (const id of ids) expect(id.length).toBeLessThanOrEqual(40);
