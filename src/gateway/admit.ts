@@ -1,6 +1,6 @@
 import { isoTime } from "../api/time.ts";
 import type { StatedOutput } from "../api/wire.ts";
-import { type CatalogModel, highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
+import { highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { type BudgetState, budgetRest, windowEnd } from "../credits/budgets.ts";
 import {
@@ -67,14 +67,25 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
   try {
     const isFree = principal.organizationKind === "playground";
     const needs = affordableNeeds(
-      plan.routes.map((route) => needOf(model, route, estimate, range, isFree)),
+      plan.routes.map((route) => needOf(plan, route, range, isFree)),
       call.maxCost,
     );
     const [first, ...others] = needs;
     const routes: Admission["routes"] = [first.route, ...others.map(({ route }) => route)];
     const prices = isFree ? FREE : pricesUsed(pricesAt(model, first.promptTokensMost), NO_TOKENS);
-    const facts = factsOf(gateway, call, plan, first.route, prices);
-    const { callerId } = principal;
+    const { callerId, organizationId, tokenId } = principal;
+    const facts: HoldFacts = {
+      holdId: gateway.newId(),
+      organizationId,
+      tokenId,
+      requestId: call.requestId,
+      model: model.id,
+      upstream: upstreamOf(first.route),
+      prices,
+      metadata: plan.labels,
+      idempotencyKey: call.idempotency && { callerId, key: call.idempotency.key },
+      intent: call.repetition?.isRetry ? intentOf(call) : null,
+    };
     const idempotency = call.idempotency && { callerId, ...call.idempotency, keepMs: KEY_KEPT_MS };
     const { least, most } = boundsOfAll(needs, call.maxCost);
     const { newValuesPerMinute: newValuesMost } = gateway.limitSettings;
@@ -117,13 +128,7 @@ interface RouteNeed extends HoldNeed {
 type Needs = readonly [RouteNeed, ...RouteNeed[]];
 
 /** Returns the largest charge that is possible on a route. */
-function needOf(
-  model: CatalogModel,
-  route: Route,
-  estimate: PromptEstimate,
-  range: OutputRange,
-  isFree: boolean,
-): RouteNeed {
+function needOf({ model, estimate }: Plan, route: Route, range: OutputRange, isFree: boolean): RouteNeed {
   const { prompt, completion, calls: callsMost } = tokenBoundsOf(model, route, estimate, range.most);
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
   const outputTokensLeast = completion > range.most ? completion : range.least;
@@ -158,28 +163,6 @@ function boundsOfAll(needs: Needs, maxCost: MicroCredits | null): { least: Micro
 /** Returns the output tokens that an amount covers on each of the routes. */
 function affordableOnAll(amount: MicroCredits, needs: Needs): number {
   return Math.min(...needs.map((need) => affordableOutputTokens(amount, need)));
-}
-
-function factsOf(
-  gateway: Gateway,
-  asked: GatewayCall,
-  { model, labels }: Plan,
-  route: Route,
-  prices: HoldFacts["prices"],
-): HoldFacts {
-  const { principal, requestId, idempotency, repetition } = asked;
-  return {
-    holdId: gateway.newId(),
-    organizationId: principal.organizationId,
-    tokenId: principal.tokenId,
-    requestId,
-    model: model.id,
-    upstream: upstreamOf(route),
-    prices,
-    metadata: labels,
-    idempotencyKey: idempotency && { callerId: principal.callerId, key: idempotency.key },
-    intent: repetition?.isRetry ? intentOf(asked) : null,
-  };
 }
 
 /** Returns what a retry of a request has in common with it; null for one that no retry can repeat. */

@@ -55,7 +55,8 @@ export async function attempt(
     for (let turn = 0; ; turn += 1) {
       const route = routes[turn] ?? (turn === routes.length ? routeToRepeat(calls, failure) : undefined);
       if (route === undefined) throw failure ?? refusal ?? noRoute(plan.model);
-      if (routes.length > 1 && isTooSmall(route, admission)) continue;
+      // Even the lower bound of the prompt's length exceeds its context window.
+      if (routes.length > 1 && admission.estimate.least >= (route.contextWindow ?? Number.POSITIVE_INFINITY)) continue;
       if (failure !== undefined && !mayFollow(failure, calls.route, route)) continue;
       // The body for the upstream is made in this turn.
       if (call.isLarge) await gateway.longTasks.run(organizationId, () => call.signal.throwIfAborted());
@@ -113,11 +114,6 @@ function providerOf({ providers }: Gateway, { providerId }: Route): Provider {
 /** Returns the refusal of the upstream that can be called first. */
 function sooner(one: UpstreamError | undefined, other: UpstreamError): UpstreamError {
   return one === undefined || (other.retryAfterSeconds ?? 0) < (one.retryAfterSeconds ?? 0) ? other : one;
-}
-
-/** Tells whether even the lower bound of the prompt's length exceeds a route's context window. */
-function isTooSmall({ contextWindow }: Route, { estimate }: Admission): boolean {
-  return contextWindow !== undefined && estimate.least >= contextWindow;
 }
 
 function noRoute({ id }: CatalogModel): UpstreamError {

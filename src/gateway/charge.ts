@@ -72,16 +72,13 @@ export function within(tokens: TokenCounts, bounds: TokenBounds): TokenCounts {
   const input = Math.min(tokens.input, bounds.prompt - cachedInput - cacheWrite);
   const output = Math.min(tokens.output, bounds.completion);
   const reasoning = Math.min(tokens.reasoning, bounds.completion - output);
-  const most = fitted({ ...tokens, input, cachedInput, cacheWrite, output, reasoning }, callsMostOf(bounds));
+  const callsMost = bounds.calls === 0 ? UNPRICED_CALLS_MAX : bounds.calls;
+  const most = fitted({ ...tokens, input, cachedInput, cacheWrite, output, reasoning }, callsMost);
   return PRICE_ROWS.every(({ class: name }) => (tokens[name] ?? 0) === (most[name] ?? 0)) ? tokens : most;
 }
 
 /** Calls without a price need a bound only so that their sums can be stored. */
 const UNPRICED_CALLS_MAX = 1_000_000;
-
-function callsMostOf({ calls }: TokenBounds): number {
-  return calls === 0 ? UNPRICED_CALLS_MAX : calls;
-}
 
 /** Returns the charge for everything so far, without a tokenizer: for checkpoints, and where nothing has a price. */
 export function roughCharge(

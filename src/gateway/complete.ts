@@ -1,5 +1,6 @@
 import type { CatalogModel } from "../catalog/model.ts";
-import { type ApiError, isOwnCut } from "../errors.ts";
+import { NO_TOKENS, tokenTotals } from "../credits/price.ts";
+import { isOwnCut } from "../errors.ts";
 import { admit, type Replay } from "./admit.ts";
 import { type AnswerSink, headOfReplay, type StoredAnswer } from "./answer.ts";
 import { attempt, attemptsOf } from "./attempt.ts";
@@ -11,7 +12,7 @@ import { planEmbedding } from "./kinds/embedding.ts";
 import { planImages } from "./kinds/image.ts";
 import { planSpeech, planTranscription } from "./kinds/task.ts";
 import type { Plan } from "./plan.ts";
-import { type Completed, endOfAnswer, type Settlement, settle, totalTokens } from "./settle.ts";
+import { type Completed, endOfAnswer, type Settlement, settle } from "./settle.ts";
 
 /**
  * Runs one request of any kind, from its plan to a committed charge. Each step takes the values of the steps before it
@@ -63,7 +64,8 @@ async function conclude(gateway: Gateway, call: GatewayCall, completed: Complete
   } catch (failure) {
     return { settlement: undefined, failure };
   } finally {
-    admission.leave(settlement === undefined ? 0 : totalTokens(settlement.tokens));
+    const { input, output } = tokenTotals(settlement?.tokens ?? NO_TOKENS);
+    admission.leave(input + output);
   }
 }
 
@@ -108,41 +110,33 @@ function keepConversation(
   conversations.add({ organizationId, holdId, request, answer });
 }
 
-/** Ends the client's answer, or reports the failure to a client that is still connected. */
+/** Ends the client's answer, or logs the failure and reports it to a client that is still connected. */
 function respond(
-  gateway: Gateway,
+  { log }: Gateway,
   call: GatewayCall,
   completed: Completed,
   { settlement, failure }: Outcome,
   client: AnswerSink,
 ): Promise<void> | undefined {
-  const { isStreamed, meter } = completed.delivery;
+  const { end, isStreamed, meter } = completed.delivery;
   if (failure === undefined && settlement !== undefined) {
     return client.close(endOfAnswer(settlement, meter.finishReason));
   }
   const error = publicError(failure);
-  logFailure(gateway, call, completed, error);
-  if (call.signal.aborted && !isOwnCut(call.signal.reason)) return undefined;
-  if (!isStreamed) throw error;
-  client.fail(error);
-  return undefined;
-}
-
-/** The code is in the access log; this line adds the upstreams that were tried, or the place of the defect. */
-function logFailure(
-  { log }: Gateway,
-  { requestId, principal, request }: GatewayCall,
-  { upstream, delivery: { end } }: Completed,
-  error: ApiError,
-) {
+  // The code is in the access log; this line adds the upstreams that were tried, or the place of the defect.
+  const { requestId, principal, request } = call;
   const { organizationId, tokenId } = principal;
-  const attempts = attemptsOf(upstream);
+  const attempts = attemptsOf(completed.upstream);
   const fields = { requestId, organizationId, tokenId, model: request.model, code: error.code, end, attempts };
   if (end === "client_disconnected") log.debug(fields, "the client disconnected");
   else if (error.code === "internal_error") {
     log.error({ ...fields, defect: error.cause }, "a request failed inside the service");
   } else if (error.status < 500) log.debug(fields, "an upstream refused a request");
   else log.warn(fields, "a request failed");
+  if (call.signal.aborted && !isOwnCut(call.signal.reason)) return undefined;
+  if (!isStreamed) throw error;
+  client.fail(error);
+  return undefined;
 }
 
 /** Sends a stored answer again, as one piece where it is streamed. */

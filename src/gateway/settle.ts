@@ -1,9 +1,9 @@
 import type { AnswerEnd } from "../api/answer.ts";
 import type { FinishReason } from "../api/chat/completion.ts";
-import { type Route, upstreamOf } from "../catalog/model.ts";
+import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/facts.ts";
-import { type TokenCounts, tokenTotals } from "../credits/price.ts";
+import type { TokenCounts } from "../credits/price.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import { type Admission, intentOf } from "./admit.ts";
 import { STORED_CHARACTERS_MAX, storedText } from "./answer.ts";
@@ -110,29 +110,20 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const one = { plan, route, bounds, prices, meter, isClientDisconnected: end === "client_disconnected", elapsedMs };
   const { outputRates } = gateway;
   const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);
-  const { tokens, basis } = charge;
+  const { tokens, basis, reported } = charge;
   if (end === "complete" && basis === "reported" && !plan.isInputOnly) {
     const written = tokens.output + tokens.reasoning;
     outputRates.note({ upstream: upstreamOf(route), organizationId, tokens: written, durationMs: elapsedMs });
   }
-  logDifference(gateway, facts, { route, charge, isComplete: end === "complete" });
-  return charge;
-}
-
-/** Logs a report of usage that is not what was charged. */
-function logDifference(
-  { log }: Pick<Gateway, "log">,
-  { organizationId, holdId, requestId }: Admission["facts"],
-  { route, charge, isComplete }: { route: Route; charge: Charge; isComplete: boolean },
-): void {
-  const { tokens: charged, basis, reported } = charge;
-  if (reported === null) return;
-  const fields = { organizationId, holdId, requestId, route: upstreamOf(route), reported, charged };
+  if (reported === null) return charge;
+  const { holdId, requestId } = facts;
+  const fields = { organizationId, holdId, requestId, route: upstreamOf(route), reported, charged: tokens };
   if (basis === "bounded") {
-    log.error(fields, "an upstream reported more tokens than the request can have; the bound was charged");
-  } else if (isComplete) {
-    log.warn(fields, "an upstream reported fewer tokens than its answer has; the counted tokens were charged");
+    gateway.log.error(fields, "an upstream reported more tokens than the request can have; the bound was charged");
+  } else if (end === "complete") {
+    gateway.log.warn(fields, "an upstream reported fewer tokens than its answer has; the counted tokens were charged");
   }
+  return charge;
 }
 
 /** Returns the text of a complete answer to store under its idempotency key. */
@@ -174,10 +165,4 @@ export function endOfAnswer(
 ): AnswerEnd {
   const headers = { "x-credits-available": formatCredits(available), "x-credits-charged": formatCredits(charged) };
   return { finishReason, usage: usageOf(tokens, charged), ...(ended !== undefined && { ended }), headers };
-}
-
-/** Sums the tokens of all classes. */
-export function totalTokens(tokens: TokenCounts): number {
-  const { input, output } = tokenTotals(tokens);
-  return input + output;
 }

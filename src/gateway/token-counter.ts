@@ -250,7 +250,7 @@ async function countGroups(groups: Groups, countPiece: CountPiece): Promise<numb
  * that of the samples. Exported for its test.
  */
 export function sampleOf(texts: readonly string[]): { texts: string[]; scale: number } {
-  const total = lengthOf(texts);
+  const total = texts.reduce((sum, { length }) => sum + length, 0);
   if (total <= CHARACTERS_MAX) return { texts: [...texts], scale: 1 };
   const stride = total / SAMPLES;
   const samples: string[] = [];
@@ -269,10 +269,6 @@ export function sampleOf(texts: readonly string[]): { texts: string[]; scale: nu
     start = end;
   }
   return { texts: samples, scale: total / taken };
-}
-
-function lengthOf(texts: readonly string[]): number {
-  return texts.reduce((sum, { length }) => sum + length, 0);
 }
 
 /** Divides texts into windows. They are the same whatever the thread counts at once, and so is the sum of their tokens. */
@@ -296,9 +292,7 @@ function endOfWindow(text: string, start: number): number {
   const half = start + WINDOW_CHARACTERS / 2 + 1;
   const space = text.slice(half, end + 1).lastIndexOf(" ");
   if (space >= 0) return half + space;
-  return isLowSurrogate(text.charCodeAt(end)) ? end - 1 : end;
-}
-
-function isLowSurrogate(code: number): boolean {
-  return code >= 0xdc00 && code <= 0xdfff;
+  const code = text.charCodeAt(end);
+  const isLowSurrogate = code >= 0xdc00 && code <= 0xdfff;
+  return isLowSurrogate ? end - 1 : end;
 }

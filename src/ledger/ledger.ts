@@ -1,6 +1,5 @@
 import type { MicroCredits } from "../credits/amount.ts";
 import type { BalanceRow, HoldTransition, ReleaseTransition, SettleTransition } from "../credits/books.ts";
-import type { HoldFacts } from "../credits/facts.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
@@ -138,8 +137,16 @@ export class Ledger {
     } catch (error) {
       const isUnavailable = error instanceof StoreUnavailableError;
       if (isUnavailable) this.#refusedAtMs = this.#options.clock();
-      if (isUnavailable && error.mayBeBooked) this.#releaseLater(request.facts);
-      else this.#endRunning(holdId);
+      if (!isUnavailable || !error.mayBeBooked) this.#endRunning(holdId);
+      else {
+        // So that its credits and its idempotency key become free.
+        this.release({ facts: request.facts, trace: null }).catch((err: unknown) => {
+          this.#options.log.warn(
+            { organizationId, holdId, err },
+            "a hold that may have been booked could not be released: it stays open until it expires",
+          );
+        });
+      }
       throw error;
     }
   }
@@ -149,17 +156,6 @@ export class Ledger {
     if (organizationId === undefined) return;
     this.#running.delete(holdId);
     this.#runningShares.putBack(organizationId, 1);
-  }
-
-  /** Releases a hold that may have been booked, so that its credits and its idempotency key become free. */
-  #releaseLater(facts: HoldFacts): void {
-    const { organizationId, holdId } = facts;
-    this.release({ facts, trace: null }).catch((error: unknown) => {
-      this.#options.log.warn(
-        { organizationId, holdId, err: error },
-        "a hold that may have been booked could not be released: it stays open until it expires",
-      );
-    });
   }
 
   /**

@@ -121,7 +121,11 @@ export class Spool {
       throw new StoreUnavailableError("The spool cannot be written.", { cause: error });
     }
     this.#isStoreUnavailable = true;
-    this.#noteUse();
+    if (!this.#isInUse) {
+      this.#isInUse = true;
+      const { path: file } = this.#own.file;
+      this.#options.log.warn({ file }, "the store is unavailable: settlements go to the spool until it answers again");
+    }
     this.#retryLater();
   }
 
@@ -177,8 +181,10 @@ export class Spool {
       return this.entries === 0;
     }
     this.#retryMs = RETRY_FIRST_MS;
-    this.#noteEmpty();
-    return this.entries === 0;
+    if (this.entries > 0) return false;
+    if (this.#isInUse) this.#options.log.info({}, "the spool is empty: all its settlements are booked");
+    this.#isInUse = false;
+    return true;
   }
 
   /** Takes over the files of ended processes. */
@@ -232,19 +238,6 @@ export class Spool {
       this.#retry = undefined;
       void this.replay();
     }, waitMs).unref();
-  }
-
-  #noteUse(): void {
-    if (this.#isInUse) return;
-    this.#isInUse = true;
-    const { path: file } = this.#own.file;
-    this.#options.log.warn({ file }, "the store is unavailable: settlements go to the spool until it answers again");
-  }
-
-  #noteEmpty(): void {
-    if (!this.#isInUse || this.entries > 0) return;
-    this.#isInUse = false;
-    this.#options.log.info({}, "the spool is empty: all its settlements are booked");
   }
 
   #noteFailure(error: unknown): void {

@@ -16,11 +16,21 @@ type Planned = Pick<CompletionCall, "principal" | "request" | "output" | "native
   Partial<Pick<CompletionCall, "requestId" | "traceparent" | "room">>;
 type Planner = Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">;
 
-/** Plans a completion. Throws like `planPrompt`, or context_length_exceeded. */
+/**
+ * Plans a completion. Throws like `planPrompt`, or context_length_exceeded for a prompt that cannot fit into the model's context
+ * window, alone or with a bound that is not lowered.
+ */
 export function planCompletion(gateway: Planner, call: Planned): Plan {
   const plan = planPrompt(gateway, call);
-  refuseTooLong(plan, isRefusedAbove(gateway, call.output));
-  return plan;
+  const { model, output, estimate } = plan;
+  const asked = isRefusedAbove(gateway, output) ? output.tokens : undefined;
+  if (estimate.least + (asked ?? 1) <= model.contextWindow) return plan;
+  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
+  throw new ApiError(
+    "context_length_exceeded",
+    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${estimate.least} tokens${completion}. Please shorten the messages or the completion.`,
+    { param: "messages" },
+  );
 }
 
 /**
@@ -92,18 +102,6 @@ async function send(
   return { ...answer, ignored: [...(answer.ignored ?? []).map(paramOf), ...hints] };
 }
 
-/** Refuses a prompt that cannot fit into the model's context window, alone or with a bound that is not lowered. */
-function refuseTooLong({ model: { contextWindow }, output, estimate: { least } }: Plan, isBoundKept: boolean): void {
-  const asked = isBoundKept ? output.tokens : undefined;
-  if (least + (asked ?? 1) <= contextWindow) return;
-  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
-  throw new ApiError(
-    "context_length_exceeded",
-    `This model's maximum context length is ${contextWindow} tokens. However, your messages come to at least ${least} tokens${completion}. Please shorten the messages or the completion.`,
-    { param: "messages" },
-  );
-}
-
 /** Fields that can be left out without changing the meaning of a request. */
 const HINTS: ReadonlySet<keyof ChatCompletionRequest> = new Set([
   "user",
@@ -166,19 +164,18 @@ function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel):
     throw unsupported("response_format.type", model, type);
   }
   const takesAddresses = !model.refusedParameters.has("image_url.address");
-  if (model.capabilities.has("vision") && takesAddresses) return;
+  const hasVision = model.capabilities.has("vision");
+  if (hasVision && takesAddresses) return;
   for (const [index, message] of request.messages.entries()) {
     if (!Array.isArray(message.content)) continue;
-    const part = message.content.findIndex((candidate) => candidate.type === "image_url" && !canTake(candidate, model));
+    // Every model with vision takes an image sent as bytes; an address only where the upstream fetches it.
+    const isRefused = (one: ContentPart) =>
+      one.type === "image_url" && !(hasVision && one.image_url.url.startsWith("data:"));
+    const part = message.content.findIndex(isRefused);
     if (part < 0) continue;
-    const byBytes = model.capabilities.has("vision") ? "an address, but only data:image/…;base64,…" : undefined;
+    const byBytes = hasVision ? "an address, but only data:image/…;base64,…" : undefined;
     throw unsupported(`messages[${index}].content[${part}]`, model, byBytes);
   }
-}
-
-/** Every model with vision takes an image sent as bytes; an address only where the upstream fetches it. */
-function canTake(part: Extract<ContentPart, { type: "image_url" }>, { capabilities }: CatalogModel): boolean {
-  return capabilities.has("vision") && part.image_url.url.startsWith("data:");
 }
 
 function unsupported(param: string, model: CatalogModel, value?: string): ApiError {

@@ -23,7 +23,10 @@ export function planEmbedding(gateway: TaskPlanner, call: GatewayCall<"embedding
   const isTokens = texts.length < inputs.length;
   const takesInputs = ({ providerId }: Route) => !isTokens || gateway.providers.get(providerId)?.takesTokenIds;
   const [first, ...others] = plan.routes.filter(takesInputs);
-  if (first === undefined) throw notForTokens(plan.model);
+  if (first === undefined) {
+    const message = `The model '${plan.model.id}' takes no token ids in 'input'. Send the input as text.`;
+    throw new ApiError("unsupported_value", message, { param: "input" });
+  }
   return {
     ...plan,
     routes: [first, ...others],
@@ -57,11 +60,6 @@ function checked({ vectors = [] }: UpstreamChunk, { inputs, dimensions: wanted }
   }
   if (vectors.length === inputs.length) return vectors;
   throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
-}
-
-function notForTokens({ id }: CatalogModel): ApiError {
-  const message = `The model '${id}' takes no token ids in 'input'. Send the input as text.`;
-  return new ApiError("unsupported_value", message, { param: "input" });
 }
 
 function refuseDimensions({ id, embedding = {} }: CatalogModel, wanted: number | undefined): void {
