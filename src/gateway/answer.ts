@@ -1,7 +1,7 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import type { AnswerFold } from "../api/answer-fold.ts";
 import type { FinishReason } from "../api/chat/completion.ts";
-import { type EmbeddingVector, NumbersText } from "../api/embeddings/vector.ts";
+import { NumbersText } from "../api/embeddings/vector.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { TokenCounts } from "../credits/price.ts";
@@ -104,8 +104,9 @@ export function storedText(
   finishReason: FinishReason = "stop",
 ): string | null {
   const { vectors, logprobs, whole, choice } = fold;
-  // Their text is as long, and would be made only to be measured.
-  if (vectors !== undefined && charactersOf(vectors) > STORED_CHARACTERS_MAX) return null;
+  const lengths = (vectors ?? []).map((vector) => (vector instanceof NumbersText ? vector.json : vector).length);
+  // Their text is as long, or longer, and would be made only to be measured.
+  if (lengths.reduce((sum, length) => sum + length, 0) > STORED_CHARACTERS_MAX) return null;
   const { role: _role, tool_calls, ...rest } = fold.message();
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
   const delta = { ...rest, ...(calls && { tool_calls: calls }) };
@@ -122,9 +123,4 @@ export function storedText(
   const stored: StoredAnswer = { id, created, ended, headers: own, piece, finishReason, tokens };
   const text = JSON.stringify(stored);
   return text.length > STORED_CHARACTERS_MAX ? null : text;
-}
-
-/** Returns the characters of the JSON of vectors, or fewer. */
-function charactersOf(vectors: readonly EmbeddingVector[]): number {
-  return vectors.reduce((sum, vector) => sum + (vector instanceof NumbersText ? vector.json : vector).length, 0);
 }

@@ -90,18 +90,13 @@ export interface OutputRange {
 export function outputRange(gateway: Gateway, principal: Principal, plan: Plan): OutputRange {
   const { model, output, estimate } = plan;
   const { tokens: asked } = output;
-  const requested =
-    asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom(gateway, principal, plan));
+  const unit = "tokensPerMinute";
+  const limits = [...limitKeys(gateway, principal, unit), ...callLimits(principal, plan, unit)];
+  const minuteLimit = gateway.limits.partOf(Math.min(...limits.map(({ limit }) => limit)));
+  const minuteRoom = Math.max(1, minuteLimit - estimate.likely);
+  const requested = asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom);
   const isAllowed = asked === undefined || isRefusedAbove(gateway, output);
   const allowed = isAllowed ? requested : loweredOutputTokens(requested, model, estimate);
   const most = principal.organizationKind === "playground" ? Math.min(allowed, gateway.playground.maxTokens) : allowed;
   return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested };
-}
-
-/** Returns the output tokens that the limit of tokens per minute allows in addition to the prompt. */
-function minuteRoom(gateway: Gateway, principal: Principal, plan: Plan): number {
-  const unit = "tokensPerMinute";
-  const limits = [...limitKeys(gateway, principal, unit), ...callLimits(principal, plan, unit)];
-  const least = Math.min(...limits.map(({ limit }) => limit));
-  return Math.max(1, gateway.limits.partOf(least) - plan.estimate.likely);
 }

@@ -141,21 +141,17 @@ function answerToStore(
 /** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
 function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts | null): Trace {
   const { end, firstTokenMs, meter, failure } = delivery;
+  const made: Attempt[] = attemptsOf(upstream);
+  const last = made.at(-1);
+  if (last !== undefined && reported !== null) last.reported = reported;
+  const isUsual = made.length === 1 && last?.outcome === "answered" && reported === null;
   return {
     isStreamed: plan.isStreamed,
     firstTokenMs,
-    attempts: recordedAttempts(attemptsOf(upstream), reported),
+    attempts: isUsual || last === undefined ? null : made,
     failure: end === "complete" || end === "client_disconnected" ? null : publicError(failure).code,
     ...meter.providerRecord,
   };
-}
-
-/** Returns the calls to record: several ones, or one whose report differs from the charge. */
-function recordedAttempts(attempts: Attempt[], reported: TokenCounts | null): Attempt[] | null {
-  const last = attempts.at(-1);
-  if (last === undefined) return null;
-  if (reported !== null) return [...attempts.slice(0, -1), { ...last, reported }];
-  return attempts.length === 1 && last.outcome === "answered" ? null : attempts;
 }
 
 /** Returns the end of an answer whose charge is committed. */

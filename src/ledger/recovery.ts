@@ -93,7 +93,12 @@ export class Recovery {
       claimed.push({ kind: "expire", organizationId, holdId, claim });
     }
     this.#seen = seen;
-    this.#forgetOwners(holds, monotonicMs);
+    const owners = new Set(holds.map(({ owner }) => owner));
+    for (const [owner, endedAtMs] of this.#ended) {
+      const isAwaited = monotonicMs - endedAtMs < this.#awaitedMs;
+      // An ended process without holds creates no new ones.
+      if (!owners.has(owner) && !isAwaited) this.#ended.delete(owner);
+    }
     this.#nextClaimMs = this.#nextClaim(monotonicMs);
     return claimed;
   }
@@ -136,14 +141,5 @@ export class Recovery {
     if (expiresAtMs + recoveryMs <= nowMs) return recoveryMs;
     const isFarAhead = expiresAtMs > nowMs + holdLifeMs;
     return isFarAhead && unchangedMs >= holdLifeMs + recoveryMs ? null : undefined;
-  }
-
-  /** Forgets ended processes without holds: an ended process creates no new ones. */
-  #forgetOwners(holds: readonly SeenHold[], monotonicMs: number): void {
-    const owners = new Set(holds.map(({ owner }) => owner));
-    for (const [owner, endedAtMs] of this.#ended) {
-      const isAwaited = monotonicMs - endedAtMs < this.#awaitedMs;
-      if (!owners.has(owner) && !isAwaited) this.#ended.delete(owner);
-    }
   }
 }

@@ -5,7 +5,7 @@ import { createDirectory, syncPath } from "../internals/directory.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { FairBudget } from "./fair-budget.ts";
-import { RESERVE_BYTES, type SpooledTransition, SpoolFile, type SpoolPage, toSpoolRecord } from "./spool-file.ts";
+import { RESERVE_BYTES, type SpooledTransition, SpoolFile, toSpoolRecord } from "./spool-file.ts";
 
 const RECORDS = ".jsonl";
 const LOCK = ".lock";
@@ -176,7 +176,12 @@ export class Spool {
       await this.#takeOver();
       for (const { file } of this.#inherited.values()) await this.#replayFile(file, reader);
     } catch (error) {
-      this.#noteFailure(error);
+      const { clock, log } = this.#options;
+      const isLogged = clock() - this.#failureLoggedAtMs < FAILURE_LOGGED_EVERY_MS;
+      if (!(error instanceof StoreUnavailableError) && !isLogged) {
+        this.#failureLoggedAtMs = clock();
+        log.error({ err: error }, "the spool cannot be read: it is retried");
+      }
       this.#retryLater();
       return this.entries === 0;
     }
@@ -213,20 +218,16 @@ export class Spool {
 
   async #replayFile(file: SpoolFile, reader: SpoolReader): Promise<void> {
     for await (const page of file.pages()) {
-      await this.#bookPage(file.path, page, reader);
+      const booked = await Promise.allSettled(page.transitions.map((transition) => reader.book(transition)));
+      for (const result of booked) if (result.status === "rejected") throw result.reason;
+      for (const line of page.damaged) await reader.storeDamaged(line);
+      if (page.isIncomplete) {
+        this.#options.log.warn(
+          { file: file.path },
+          "the spool ends in an incomplete record: it is ignored, because its write was never confirmed",
+        );
+      }
       this.#isStoreUnavailable = false;
-    }
-  }
-
-  async #bookPage(file: string, page: SpoolPage, reader: SpoolReader): Promise<void> {
-    const booked = await Promise.allSettled(page.transitions.map((transition) => reader.book(transition)));
-    for (const result of booked) if (result.status === "rejected") throw result.reason;
-    for (const line of page.damaged) await reader.storeDamaged(line);
-    if (page.isIncomplete) {
-      this.#options.log.warn(
-        { file },
-        "the spool ends in an incomplete record: it is ignored, because its write was never confirmed",
-      );
     }
   }
 
@@ -238,14 +239,6 @@ export class Spool {
       this.#retry = undefined;
       void this.replay();
     }, waitMs).unref();
-  }
-
-  #noteFailure(error: unknown): void {
-    if (error instanceof StoreUnavailableError) return;
-    const { clock, log } = this.#options;
-    if (clock() - this.#failureLoggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
-    this.#failureLoggedAtMs = clock();
-    log.error({ err: error }, "the spool cannot be read: it is retried");
   }
 }
 

@@ -87,18 +87,14 @@ export class Sweeper {
   }
 
   async #recoverHolds(): Promise<void> {
-    const { nowMs, holds } = await this.#recoverableHolds();
-    await forEachInChunks(this.#options.recovery.claims(holds, nowMs), (claim) => this.#expire(claim));
-  }
-
-  async #recoverableHolds(): Promise<{ nowMs: number; holds: SeenHold[] }> {
     const { books, recovery, holdLifeMs: lifeMs } = this.#options;
     const holds: SeenHold[] = [];
     const search = { lifeMs, owners: recovery.owners, limit: PAGE };
     for (let afterHoldId: string | null = null; ; afterHoldId = holds.at(-1)?.holdId ?? null) {
       const page = await books.recoverableHolds({ ...search, afterHoldId });
       holds.push(...page.holds);
-      if (page.holds.length < PAGE) return { nowMs: page.nowMs, holds };
+      if (page.holds.length === PAGE) continue;
+      return forEachInChunks(recovery.claims(holds, page.nowMs), (claim) => this.#expire(claim));
     }
   }
 
