@@ -12,7 +12,6 @@ export interface UsageDaysOptions {
   /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
-  everyMs?: number;
 }
 
 const EVERY_MS = 600_000;
@@ -59,7 +58,7 @@ export class UsageDays {
 
   start(): void {
     void this.sumUp();
-    this.#timer = setInterval(() => void this.sumUp(), this.#options.everyMs ?? EVERY_MS).unref();
+    this.#timer = setInterval(() => void this.sumUp(), EVERY_MS).unref();
   }
 
   async stop(): Promise<void> {
