@@ -43,6 +43,8 @@ import { type Row, type Tables, tablesOfFile, tablesOfServer } from "./history-t
  */
 const RUNS = countOf("histories");
 const SEED = seedOfRun();
+/** On PostgreSQL a verification takes longer than its history: one history in so many is verified there. */
+const VERIFIED_ONE_IN = { sqlite: 1, postgres: 4 };
 /** Number of histories that run concurrently. */
 const PLAYERS = 16;
 const FAR_MS = 3_600_000;
@@ -262,6 +264,7 @@ async function play({ store, accounts, nodes, run }: Playing, steps: Step[]): Pr
     expect(outcomes?.map(withoutTimes)).toEqual(expected.map(withoutTimes));
   }
   for (const id of ids) await expectSame(store.books, model, id);
+  if (run % VERIFIED_ONE_IN[store.kind] === 0) for (const id of ids) await expectSound(store.books, model, id);
 }
 
 /** Renames the organization of a transition, and moves its times out of reach of the clock. */
@@ -325,7 +328,7 @@ function tokenOf(organizationId: string, name: string): TokenRow {
   return { id, organizationId, name, hash, ...rights, ...times, ...origin };
 }
 
-/** Compares balance, grants and charges with the model, and verifies the books. */
+/** Compares balance, grants and charges with the model. */
 async function expectSame(books: Books, model: CoinModel, organizationId: string): Promise<void> {
   const expected = model.picture(organizationId);
   const balance = await books.balance(organizationId);
@@ -351,8 +354,12 @@ async function expectSame(books: Books, model: CoinModel, organizationId: string
   const sorted = (amounts: Iterable<readonly [string, bigint[]]>) =>
     new Map([...amounts].map(([id, own]) => [id, own.toSorted((a, b) => Number(a - b))]));
   expect(sorted(costs)).toEqual(sorted(charged.map((hold) => [hold.id, hold.costs])));
-  const verification = await books.verify(organizationId);
-  expect(verification).toMatchObject({ holds: expected.holds.length, violations: [] });
+}
+
+/** Verifies the books, which must have as many holds as the model. */
+async function expectSound(books: Books, model: CoinModel, organizationId: string): Promise<void> {
+  const holds = model.picture(organizationId).holds.length;
+  expect(await books.verify(organizationId)).toMatchObject({ holds, violations: [] });
 }
 
 function byId<Row extends { id: string }>(rows: Row[]): Row[] {
