@@ -1,11 +1,11 @@
 import { setTimeout as sleep } from "node:timers/promises";
 
 const RUNNING = 2;
-const PAUSE_MS = 20;
+const PAUSE_MS = 100;
 /** Requests per minute of the token whose limit all nodes share, and by how much it may be exceeded. */
 export const LIMIT = 30;
 const EXCESS = 0.01;
-const LIMITED_PAUSE_MS = 50;
+const LIMITED_PAUSE_MS = 200;
 const MINUTE_MS = 60_000;
 /** Last lines of complete streams. */
 const STREAM_END = /data: \[DONE\]|"type":"response\.completed"|"type":"message_stop"/;
