@@ -13,6 +13,7 @@ import type { Site } from "../site.ts";
 
 const NODES = 3;
 const [KILLED, FROZEN, UPGRADED] = [0, 1, 2] as const;
+/** Requests that run at once in a soak; in the tests, a share of them. */
 const RUNNING = 12;
 const PAUSE_MS = 3_000;
 /** Number of pauses in the whole trial. */
@@ -53,7 +54,7 @@ export async function loseNodes(site: Site, random: Random, trial: string): Prom
     let stopCalling = async () => {};
     const callAs = async (name: string) => {
       const stopEarlier = stopCalling;
-      stopCalling = keepCalling({ organizations, options, send }, random, name, RUNNING);
+      stopCalling = keepCalling({ organizations, options, send }, random, name, RUNNING * options.streamShare);
       await stopEarlier();
     };
     const [before, during, after] = [`${trial}.before`, `${trial}.kill`, `${trial}.after`] as const;
