@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { ListOf } from "./schema.ts";
 
 /** Credits of the caller's organization; every amount in credits. */
 export const UsageReport = Type.Object({
@@ -11,19 +12,16 @@ export const UsageReport = Type.Object({
   creditsSpendable: Type.Number({
     description: "The least of the available credits and of what remains of each budget that covers all requests.",
   }),
-  budgets: Type.Array(
-    Type.Object({
-      id: Type.String(),
-      name: Type.String(),
-      window: Type.String(),
-      coversAll: Type.Boolean({ description: "False if only some requests of the token count in it." }),
-      resetsAt: Type.Union([Type.String(), Type.Null()]),
-      limit: Type.Number(),
-      spent: Type.Number(),
-      held: Type.Number(),
-      remaining: Type.Number(),
-    }),
-    { description: "Budgets that cover requests of the token, without those for each model or value of metadata." },
-  ),
+  budgets: ListOf("Budgets that cover requests of the token, without those for each model or value of metadata.", {
+    id: Type.String(),
+    name: Type.String(),
+    window: Type.String(),
+    coversAll: Type.Boolean({ description: "False if only some requests of the token count in it." }),
+    resetsAt: Type.Union([Type.String(), Type.Null()]),
+    limit: Type.Number(),
+    spent: Type.Number(),
+    held: Type.Number(),
+    remaining: Type.Number(),
+  }),
 });
 export type UsageReport = Static<typeof UsageReport>;
