@@ -26,13 +26,7 @@ export interface AccessEntry {
   durationMs: number;
 }
 
-export interface AccessLog {
-  record(entry: AccessEntry, fields?: object): void;
-}
-
-export interface LeveledLog extends Log {
-  setLevel(level: LogLevel): void;
-}
+export type AccessLog = Pick<BoundedAccessLog, "record">;
 
 export type LogLevel = "fatal" | "error" | "warn" | "info" | "debug" | "silent";
 
@@ -50,7 +44,7 @@ const MESSAGE_CHARACTERS_MAX = 500;
  * loses none. Of warnings and errors with the same message, the first 20 in a minute are written and the rest is counted.
  * The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
  */
-export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError): LeveledLog {
+export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError) {
   const logger = pino(
     {
       base: null,
@@ -77,11 +71,11 @@ export function createLog(level: LogLevel, write: (line: string) => void = write
     };
   };
   return {
-    debug: (fields, message) => logger.debug(fields, message),
-    info: (fields, message) => logger.info(fields, message),
+    debug: (fields: object, message: string) => logger.debug(fields, message),
+    info: (fields: object, message: string) => logger.info(fields, message),
     warn: bounded("warn"),
     error: bounded("error"),
-    setLevel: (to) => {
+    setLevel: (to: LogLevel) => {
       logger.level = to;
     },
   };
@@ -159,7 +153,7 @@ export function openAccessLog(options: AccessLogOptions): BoundedAccessLog {
  * together. Lines of failed requests are limited per minute, so that a flood of them cannot fill a disk; omitted lines are
  * counted by error code.
  */
-export class BoundedAccessLog implements AccessLog {
+export class BoundedAccessLog {
   readonly #options: AccessLogOptions;
   #settings: AccessLogSettings;
   readonly #write: (lines: string) => void;
