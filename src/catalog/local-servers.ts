@@ -92,14 +92,12 @@ async function ollamaDetails(origin: string, names: string[], fetch: Fetch): Pro
   const shown = names.slice(0, DETAILED_MODELS_MAX).map(async (name): Promise<[string, Detail]> => {
     const { capabilities, model_info: info } = detailsOf(await fetch(`${origin}/api/show`, { model: name }));
     const fileDate = dates.get(name);
-    const date = fileDate === undefined ? {} : { fileDate };
-    if (!Array.isArray(capabilities)) return [name, date];
+    if (!Array.isArray(capabilities)) return [name, { fileDate }];
     const numberOf = (end: string) => tokens(Object.entries(detailsOf(info)).find(([key]) => key.endsWith(end))?.[1]);
     const contextWindow = numberOf(".context_length");
-    const known = { ...date, ...(contextWindow && { contextWindow }) };
+    const known = { fileDate, ...(contextWindow && { contextWindow }) };
     if (!capabilities.includes("completion")) {
-      const dimensions = numberOf(".embedding_length");
-      const embedding = dimensions === undefined ? {} : { dimensions };
+      const embedding = { dimensions: numberOf(".embedding_length") };
       return [name, capabilities.includes("embedding") ? { ...known, embedding } : "of no use"];
     }
     const words = { tools: "tools", vision: "vision", thinking: "reasoning" } as const;
