@@ -137,7 +137,7 @@ export class Connection {
     for (const [path, id] of [[databasePath, this.#fileId] as const, [`${databasePath}-wal`, this.#logId] as const]) {
       if (id === undefined || fileIdOf(path) === id) continue;
       throw new StoreUnavailableError(
-        `The file ${path} was removed or replaced while in use, so nothing is booked. Put it back if it was moved. Otherwise restart the service: it then uses the store that is in the directory.`,
+        `The file ${path} was removed or replaced while in use, so nothing is booked. Put it back if it was moved. Otherwise stop the service, put the right store in its place, and start it again.`,
       );
     }
     this.#filesCheckedAtMs = nowMs;

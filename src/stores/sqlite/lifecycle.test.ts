@@ -2,7 +2,6 @@ import { type ChildProcess, spawn } from "node:child_process";
 import { once } from "node:events";
 import {
   chmodSync,
-  copyFileSync,
   existsSync,
   mkdirSync,
   mkdtempSync,
@@ -60,19 +59,14 @@ async function open(options: Partial<SqliteOptions> = {}): Promise<Store> {
 }
 
 async function refusal(options: Partial<SqliteOptions> = {}): Promise<string> {
-  const error = await failureOf(open(options));
+  const error: unknown = await open(options).then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
   expect(error).toBeInstanceOf(OperatorError);
   const { message } = error as OperatorError;
   expect(message).not.toContain("\n");
   return message;
-}
-
-/** Returns the error of a call; undefined if it succeeds. */
-function failureOf(call: Promise<unknown>): Promise<unknown> {
-  return call.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
 }
 
 async function organization(store: Store, microCredits: bigint): Promise<string> {
@@ -382,52 +376,6 @@ describe("a store that stops working", () => {
     renameSync(`${path}.away`, path);
     await store.ping();
     expect(await store.books.balance(id)).toMatchObject({ available: 1_000n });
-  });
-
-  test.each(["tollgate.db", "tollgate.db-wal"])("a %s that was replaced makes the store unavailable", async (name) => {
-    const store = await open();
-    const id = await organization(store, 1_000n);
-    await store.books.verify(id);
-    const path = join(dataDir, name);
-    renameSync(path, `${path}.away`);
-    copyFileSync(`${path}.away`, path);
-    const unavailable = {
-      name: "StoreUnavailableError",
-      message: expect.stringContaining(`${path} was removed or repl`),
-    };
-    // Every thread notices it, also one that starts later.
-    await expect.poll(() => failureOf(store.ping()), { timeout: 60_000 }).toMatchObject(unavailable);
-    await expect.poll(() => failureOf(store.books.verify(id)), { timeout: 60_000 }).toMatchObject(unavailable);
-    for (const durability of ["holds", "durable"] as const) {
-      await expect(one(store.books, holdOf(id, 1n), durability)).rejects.toMatchObject({ mayBeBooked: false });
-    }
-    await expect(store.accounts.organization(id)).rejects.toMatchObject(unavailable);
-    renameSync(`${path}.away`, path);
-    expect(await one(store.books, holdOf(id, 1n), "holds")).toMatchObject({ outcome: "held", available: 999n });
-    expect((await store.books.verify(id)).violations).toEqual([]);
-  });
-
-  test("a thread that starts after the file was replaced does not use the new one", async () => {
-    const { store, writer } = await openParts();
-    const path = join(dataDir, "tollgate.db");
-    renameSync(path, `${path}.away`);
-    copyFileSync(`${path}.away`, path);
-    await writer.kill();
-    await expect(store.ping()).rejects.toThrow(`${path} was removed or replaced`);
-    await expect(store.books.verify("org_playground")).rejects.toThrow(`${path} was removed or replaced`);
-  });
-
-  test("a command creates no store beside a service whose file is missing", async () => {
-    const store = await open();
-    const path = join(dataDir, "tollgate.db");
-    renameSync(path, `${path}.away`);
-    expect(await refusal({ role: "command" })).toBe(
-      `A Tollgate service is running on the data directory ${dataDir}, but the file ${path} is missing. Put it back if it was moved; otherwise stop the service first.`,
-    );
-    expect(existsSync(path)).toBe(false);
-    await store.close();
-    await (await open({ role: "command" })).ping();
-    await (await open()).ping();
   });
 
   test("a closed store is unavailable", async () => {
