@@ -101,7 +101,7 @@ export class SpoolFile {
    */
   static async create(path: string): Promise<SpoolFile> {
     const file = new SpoolFile(path, await open(path, "wx+", 0o600), 0);
-    await file.#reserve();
+    await file.allocate();
     return file;
   }
 
@@ -116,6 +116,26 @@ export class SpoolFile {
   /** Number of records that were appended and not yet passed. */
   get entries(): number {
     return this.#entries;
+  }
+
+  /** True if the file's space is allocated. */
+  get isAllocated(): boolean {
+    return this.#reserved > 0;
+  }
+
+  /** Allocates the file's space if it is not. If the disk is full, the spool works without it. Never rejects. */
+  allocate(): Promise<void> {
+    return this.#change(async () => {
+      if (this.isAllocated) return;
+      try {
+        this.#reserved = RESERVE_BYTES;
+        await this.#clear(this.#length, RESERVE_BYTES);
+        await this.#handle.sync();
+      } catch {
+        this.#reserved = 0;
+        await this.#handle.truncate(this.#length).catch(() => {});
+      }
+    });
   }
 
   /** Appends a record. Resolves when it is on the disk. If it rejects, the record will never be read. */
@@ -193,18 +213,6 @@ export class SpoolFile {
     const last = Math.min(end, this.#reserved);
     for (let at = start; at < last; at += ZEROS.length) {
       await writeAll(this.#handle, ZEROS.subarray(0, last - at), at);
-    }
-  }
-
-  /** Allocates the file's space. If the disk is already full, the spool works without it. */
-  async #reserve(): Promise<void> {
-    try {
-      this.#reserved = RESERVE_BYTES;
-      await this.#clear(0, RESERVE_BYTES);
-      await this.#handle.sync();
-    } catch {
-      this.#reserved = 0;
-      await this.#handle.truncate(0).catch(() => {});
     }
   }
 }

@@ -208,6 +208,43 @@ describe.skipIf(!hasSmallDisks())("a spool on a disk that others fill", () => {
     expect(said).toEqual(["ENOSPC", "ENOSPC", "ENOSPC", "1001 a b999 0"]);
   });
 
+  test("reserves its space later if the disk was full at the start, and says so", async () => {
+    const { lines } = start(
+      `import { appendFileSync, rmSync, statSync } from "node:fs";
+      import { setTimeout as sleep } from "node:timers/promises";
+      const fill = () => {
+        try {
+          for (;;) appendFileSync(directory + "/filler", "x".repeat(4096));
+        } catch {}
+      };
+      fill();
+      const messages = [];
+      const note = (fields, message) => messages.push(message);
+      const log = { debug() {}, info: note, warn: note, error: note };
+      const spool = await Spool.open({ directory, takeLock, name: "child", clock: Date.now, random: () => 0, log });
+      say(messages.join());
+      say(String(await spool.append(release("early")).then(() => true, () => false)));
+      rmSync(directory + "/filler");
+      await spool.append(release("between"));
+      while (messages.length < 3) await sleep(50);
+      say(messages.at(-1));
+      fill();
+      for (let index = 0; index < 1000; index += 1) await spool.append(release("b" + index + "y".repeat(2_000)));
+      const next = await SpoolFile.open(directory + "/child.jsonl");
+      say(next.entries + " " + spool.entries);
+      process.exit(0);`,
+      onSmallDisk(),
+    );
+    const said = [];
+    for (let line = await lines.next(); !line.done; line = await lines.next()) said.push(line.value);
+    expect(said).toEqual([
+      "the disk is too full to reserve the spool's space: if it is full when running answers end, they fail",
+      "false",
+      "the spool's space is reserved",
+      "1001 1001",
+    ]);
+  });
+
   test("keeps half of its space from an organization with long records, so that others find room", async () => {
     const { lines } = start(
       `${OPEN}

@@ -12,6 +12,7 @@ const LOCK = ".lock";
 const RETRY_FIRST_MS = 100;
 const RETRY_MAX_MS = 5_000;
 const FAILURE_LOGGED_EVERY_MS = 60_000;
+const ALLOCATE_EVERY_MS = 5_000;
 
 export interface SpoolOptions {
   /** Created if it does not exist. */
@@ -59,6 +60,7 @@ export class Spool {
   readonly replay = sharedRun(() => this.#replayAll());
   #retry: NodeJS.Timeout | undefined;
   #retryMs = RETRY_FIRST_MS;
+  #allocation: NodeJS.Timeout | undefined;
   #isStoreUnavailable = false;
   #isInUse = false;
   #stopped: Promise<void> | undefined;
@@ -67,6 +69,26 @@ export class Spool {
   private constructor(options: SpoolOptions, own: OwnedFile) {
     this.#options = options;
     this.#own = own;
+    if (own.file.isAllocated) return;
+    options.log.warn(
+      { file: own.file.path },
+      "the disk is too full to reserve the spool's space: if it is full when running answers end, they fail",
+    );
+    this.#allocation = setInterval(() => this.#allocate(), ALLOCATE_EVERY_MS).unref();
+  }
+
+  /** Allocates the space that the disk did not have at the start, once it has room. */
+  async #allocate(): Promise<void> {
+    const { directory, log } = this.#options;
+    const { file } = this.#own;
+    await requireRoom(directory).then(
+      () => file.allocate(),
+      () => {},
+    );
+    if (!file.isAllocated || this.#allocation === undefined) return;
+    clearInterval(this.#allocation);
+    this.#allocation = undefined;
+    log.info({ file: file.path }, "the spool's space is reserved");
   }
 
   /** Creates this process's file, so that later only disk space can be missing. Rejects with errors of node:fs. */
@@ -145,6 +167,7 @@ export class Spool {
     await this.replay.ended();
     await this.replay();
     clearTimeout(this.#retry);
+    clearInterval(this.#allocation);
     const { entries } = this;
     if (entries > 0) {
       const { directory } = this.#options;
