@@ -68,6 +68,41 @@ describe.skipIf(!hasPostgres)("a store behind a network that is down", () => {
     await expect(store.ping()).rejects.toBeInstanceOf(StoreUnavailableError);
   });
 
+  test("a database that stopped answering is not waited for again, and works as soon as it answers", async () => {
+    const impatient = new URL(proxy.url);
+    impatient.searchParams.set("query_timeout", "300");
+    const { store } = await open(impatient.href, 0);
+    await store.ping();
+    proxy.isFrozen = true;
+    const asked = () =>
+      Promise.allSettled([
+        store.ping(),
+        store.books.balance("org_playground"),
+        store.books.apply("holds", [holdOf("org_playground", 1n)]),
+        store.books.verify("org_playground"),
+      ]);
+    const refused = {
+      status: "rejected",
+      reason: { name: "StoreUnavailableError", message: "The store is unavailable." },
+    };
+    const all = [refused, refused, refused, refused];
+    await expect.poll(asked, { timeout: 120_000 }).toMatchObject(all);
+    for (let time = 0; time < 3; time += 1) expect(await asked()).toMatchObject(all);
+    proxy.isFrozen = false;
+    await expect
+      .poll(
+        () =>
+          store.ping().then(
+            () => true,
+            () => false,
+          ),
+        { timeout: 120_000 },
+      )
+      .toBe(true);
+    expect(await store.books.balance("org_playground")).toBeDefined();
+    await store.close();
+  }, 300_000);
+
   test("a start does not wait for a database that denies access", async () => {
     const wrong = new URL(proxy.url);
     wrong.password = "not-this-one";

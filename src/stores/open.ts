@@ -5,9 +5,12 @@ import { createOutage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
 import type { MigratedDriver, SchemaVersions } from "./migrations.ts";
 import { expectKind, rememberPlace, type StorePlace } from "./place.ts";
+import { sql } from "./sql.ts";
 import type { Store } from "./store.ts";
 
 const RETRY_MS = 250;
+/** Time in which a database that works answers the smallest query. */
+const ANSWER_MS = 1_000;
 
 export interface OpenStoreOptions extends StorePlace {
   /** Returns the same address with the current password, for a new connection. */
@@ -104,17 +107,18 @@ export async function openServiceStore(options: ServiceStoreOptions) {
   // Only PostgreSQL is waited for.
   const dialect = opened.driver?.dialect ?? (await import("./postgres/postgres.ts")).POSTGRES_DIALECT;
   const kind = opened.driver?.kind ?? "postgres";
-  const calls = observedCalls(() => opened.driver, options);
+  const calls = observedCalls(() => opened.driver, { ...options, isClosed: () => isClosed });
   return { store: await storeOf({ kind, dialect, ...calls, close }), arrived };
 }
 
 /**
- * Returns the calls of a driver that may not be open yet. Logs when the database becomes unavailable and when it is available
- * again: once, however many requests fail.
+ * Returns the calls of a driver that may not be open yet. After a failure the database is asked for the smallest answer. Until
+ * it gives one, calls are refused at once: each would wait for seconds. Logs when the database becomes unavailable and when it
+ * is available again: once, however many requests fail.
  */
 function observedCalls(
   opened: () => StoreDriver | undefined,
-  { log, clock }: Pick<ServiceStoreOptions, "log" | "clock">,
+  { log, clock, isClosed }: Pick<ServiceStoreOptions, "log" | "clock"> & { isClosed: () => boolean },
 ): Omit<StoreDriver, "kind" | "dialect" | "close"> {
   const texts = {
     begins: "the store is unavailable",
@@ -125,7 +129,32 @@ function observedCalls(
   const current = () => {
     const driver = opened();
     if (driver === undefined) throw new StoreUnavailableError("The store has not been reached since the start.");
+    if (silence !== undefined) throw new StoreUnavailableError("The store is unavailable.", { cause: silence.error });
     return driver;
+  };
+  /** The failure since which the database has not answered. */
+  let silence: { error: StoreUnavailableError } | undefined;
+  let isAsked = false;
+  const askUntilAnswered = async (driver: StoreDriver, error: StoreUnavailableError) => {
+    isAsked = true;
+    const fallSilent = () => {
+      silence = { error };
+    };
+    const timer = setTimeout(fallSilent, ANSWER_MS).unref();
+    const isAnswered = () =>
+      driver.find(sql`select 1`).then(
+        () => true,
+        () => false,
+      );
+    while (!(await isAnswered()) && !isClosed()) {
+      fallSilent();
+      await sleep(RETRY_MS, undefined, { ref: false });
+    }
+    clearTimeout(timer);
+    isAsked = false;
+    if (silence === undefined) return;
+    silence = undefined;
+    outage.succeeded();
   };
   const observe = async <T>(work: (driver: StoreDriver) => Promise<T>): Promise<T> => {
     try {
@@ -136,6 +165,8 @@ function observedCalls(
       // A locked organization is no outage: its queue logs it.
       if (error instanceof StoreUnavailableError && !(error instanceof OrganizationsLockedError)) {
         outage.failed({ err: error });
+        const driver = opened();
+        if (driver !== undefined && !isAsked) void askUntilAnswered(driver, error);
       }
       throw error;
     }
