@@ -1,5 +1,5 @@
 import { expect, test, vi } from "vitest";
-import { createLog } from "./logger.ts";
+import { createLog, lineWriter } from "./logger.ts";
 
 function logged(level: Parameters<typeof createLog>[0], write: (log: ReturnType<typeof createLog>) => void) {
   const lines: string[] = [];
@@ -80,4 +80,36 @@ test("the first 20 equal warnings or errors in a minute are written, and the res
   vi.advanceTimersByTime(60_000);
   expect(lines).toHaveLength(23);
   vi.useRealTimers();
+});
+
+test("lines that a full disk cuts or drops are counted in the next line that it takes", () => {
+  let room = 30;
+  let file = "";
+  const write = lineWriter((bytes) => {
+    if (room === 0) throw Object.assign(new Error("full"), { code: "ENOSPC" });
+    const taken = bytes.subarray(0, room);
+    room -= taken.length;
+    file += Buffer.from(taken).toString();
+    return taken.length;
+  });
+  write('{"msg":"one"}\n');
+  write('{"msg":"two"}\n{"msg":"three"}\n{"msg":"four"}\n');
+  write('{"msg":"five"}\n');
+  const torn = '{"msg":"one"}\n{"msg":"two"}\n{"';
+  expect(file).toBe(torn);
+  // The count fits only in part, so that it is not written yet.
+  room = 20;
+  write('{"msg":"six"}\n');
+  room = 10_000;
+  write('{"msg":"seven"}\n');
+  write('{"msg":"eight"}\n');
+  const lines = file.slice(torn.length).split("\n");
+  expect(lines.map((line) => (line.endsWith("}") ? JSON.parse(line) : line))).toEqual([
+    "",
+    expect.stringMatching(/^.{19}$/),
+    { level: "warn", time: expect.any(String), lines: 4, msg: "log lines were lost: they could not be written" },
+    { msg: "seven" },
+    { msg: "eight" },
+    "",
+  ]);
 });

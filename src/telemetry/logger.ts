@@ -1,3 +1,4 @@
+import { fstatSync, writeSync } from "node:fs";
 import pino from "pino";
 
 /** The logger that the rest of the service uses. */
@@ -86,8 +87,46 @@ export function withoutTokens(text: string): string {
   return text.replace(TOKENS, "$1$2…");
 }
 
-function writeToStandardError(line: string): void {
-  process.stderr.write(line);
+const STANDARD_ERROR = 2;
+const NEWLINE = 10;
+let toFile: ((lines: string) => void) | undefined;
+
+function writeToStandardError(lines: string): void {
+  toFile ??= fstatSync(STANDARD_ERROR).isFile()
+    ? lineWriter((bytes) => writeSync(STANDARD_ERROR, bytes))
+    : (text) => process.stderr.write(text);
+  toFile(lines);
+}
+
+/**
+ * Returns a function that writes lines to a file, whose disk may be full. It drops those that do not fit. The next lines that
+ * do begin a line of their own, after one that says how many were dropped. `write` returns the number of bytes that it wrote.
+ */
+export function lineWriter(write: (bytes: Uint8Array) => number): (lines: string) => void {
+  let dropped = 0;
+  let isTorn = false;
+  return (lines) => {
+    const head = Buffer.from((isTorn ? "\n" : "") + (dropped > 0 ? lineOfDropped(dropped) : ""));
+    const text = Buffer.from(lines);
+    let rest = Buffer.concat([head, text]);
+    try {
+      while (rest.length > 0) {
+        const written = write(rest);
+        if (written > 0) isTorn = rest[written - 1] !== NEWLINE;
+        rest = rest.subarray(written);
+      }
+      dropped = 0;
+    } catch {
+      // The count has been written, so it begins again.
+      if (rest.length <= text.length) dropped = 0;
+      dropped += text.subarray(-rest.length).filter((byte) => byte === NEWLINE).length;
+    }
+  };
+}
+
+function lineOfDropped(lines: number): string {
+  const time = pino.stdTimeFunctions.isoTime();
+  return `{"level":"warn"${time},"lines":${lines},"msg":"log lines were lost: they could not be written"}\n`;
 }
 
 /**
@@ -167,7 +206,7 @@ export class BoundedAccessLog {
 
   constructor(options: AccessLogOptions) {
     this.#options = options;
-    this.#write = options.write ?? ((lines) => process.stderr.write(lines));
+    this.#write = options.write ?? writeToStandardError;
     this.#settings = options;
   }
 
