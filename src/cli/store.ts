@@ -181,12 +181,19 @@ async function restoreTo(terminal: Terminal, flags: CommonFlags, path: string, {
   ]);
   directory.createDataDirectory(dataDir);
   using lock = new DisposableStack();
-  lock.defer(directory.lockDirectory(dataDir));
-  if (database === null) directory.expectNoDatabase(dataDir);
+  const expectEmpty = () => {
+    if (database === null) directory.expectNoDatabase(dataDir);
+  };
+  // In a directory that no service has used, a file that is no backup leaves no lock behind.
+  const isUsed = directory.hasLock(dataDir);
+  if (isUsed) lock.defer(directory.lockDirectory(dataDir));
+  expectEmpty();
   const destination = database === null ? directory.databasePathOf(dataDir) : join(dataDir, "restore");
   using copy = await makeDatabase(destination, async (to) => copyBackup(path, to));
   const migrated = await openCommandStore(terminal, { database: null, dataDir: copy.directory }, true);
   await migrated.close();
+  if (!isUsed) lock.defer(directory.lockDirectory(dataDir));
+  expectEmpty();
   if (database === null) {
     const found = await expectBooks(terminal, flags, { database, dataDir: copy.directory });
     copy.keep();

@@ -27,8 +27,12 @@ export async function expectKind({ database, dataDir }: StorePlace): Promise<voi
   const { directoryFailure, findDatabase } = await import("./sqlite/directory.ts");
   const remembered = readPlace(dataDir, directoryFailure);
   if (database === null && remembered !== undefined) {
+    const rest =
+      findDatabase(dataDir) === undefined
+        ? `To use SQLite there instead, delete the file ${join(dataDir, PLACE_FILE)}.`
+        : "Its SQLite store was copied there: if both are used, the same credits are spent twice.";
     throw new OperatorError(
-      `The data directory ${dataDir} belongs to services on ${remembered}, but no database is configured. Set DATABASE_URL, or ${REMEDY}. To use SQLite there instead, delete the file ${join(dataDir, PLACE_FILE)}.`,
+      `The data directory ${dataDir} belongs to services on ${remembered}, but no database is configured. Set DATABASE_URL, or ${REMEDY}. ${rest}`,
     );
   }
   if (database !== null && remembered === undefined && findDatabase(dataDir) !== undefined) {

@@ -1,4 +1,4 @@
-import { closeSync, existsSync, openSync, statSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, openSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
@@ -20,6 +20,16 @@ export const FILE_REASONS: Record<string, string> = {
   ELOOP: "its symbolic links lead in a circle",
   ENAMETOOLONG: "its path is too long",
 };
+
+/** Returns why the system refuses to write a file, which SQLite does not say; undefined if it does not refuse. */
+export function writeRefusal(path: string): string | undefined {
+  try {
+    accessSync(path, constants.W_OK);
+    return undefined;
+  } catch (error) {
+    return FILE_REASONS[(error as NodeJS.ErrnoException).code ?? ""];
+  }
+}
 
 /** Creates a data directory, for its owner only. Throws OperatorError. */
 export function createDataDirectory(dataDir: string): void {
@@ -52,7 +62,7 @@ export function prepareDirectory(dataDir: string, role: "service" | "command"): 
     createDirectory(dataDir);
     const path = databasePathOf(dataDir);
     using lock = new DisposableStack();
-    if (role === "command" && !existsSync(path) && existsSync(join(dataDir, LOCK_FILE))) {
+    if (role === "command" && !existsSync(path) && hasLock(dataDir)) {
       const unlock = tryLockDirectory(dataDir);
       if (unlock !== undefined) lock.defer(unlock);
       else if (!existsSync(path)) {
@@ -84,6 +94,11 @@ export function lockDirectory(dataDir: string): () => void {
   const unlock = tryLockDirectory(dataDir);
   if (unlock !== undefined) return unlock;
   throw new OperatorError(`Another Tollgate service is running on the data directory ${dataDir}.`);
+}
+
+/** Returns true if the directory has the file of the lock, so that a service may be running on it. */
+export function hasLock(dataDir: string): boolean {
+  return inDirectory(dataDir, () => existsSync(join(dataDir, LOCK_FILE)));
 }
 
 /** Locks a directory as `lockDirectory` does; returns undefined if a service is running on it. */

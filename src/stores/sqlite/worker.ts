@@ -8,6 +8,7 @@ import type { SchemaVersions } from "../migrations.ts";
 import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
 import { Connection, type ConnectionOptions, lengthenLog, unavailableReason } from "./connection.ts";
+import { writeRefusal } from "./directory.ts";
 import { expectSchema, migrate, sqliteMigrations } from "./migrate.ts";
 
 /** The functions that the main thread calls. Each call is one message, and calls are answered in order. */
@@ -42,7 +43,10 @@ const CALLS = {
     } catch (error) {
       const reason = unavailableReason(error) ?? unavailableReason((error as Error).cause);
       if (reason === undefined) throw error;
-      throw new OperatorError(`Cannot use the database ${options.databasePath}: ${reason}.`, { cause: error });
+      const { databasePath } = options;
+      throw new OperatorError(`Cannot use the database ${databasePath}: ${writeRefusal(databasePath) ?? reason}.`, {
+        cause: error,
+      });
     }
   },
   /** Applies a batch. BEGIN IMMEDIATE locks all balances, so everything is read after it. */
