@@ -1,4 +1,4 @@
-import { mkdtemp, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, rename, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import fc from "fast-check";
@@ -163,6 +163,18 @@ describe("a file in use", () => {
     expect((await readAll(file)).transitions).toEqual([releaseOf(large), releaseOf("b")]);
     await file.remove();
     await expect(sizeOf()).rejects.toThrow("ENOENT");
+  });
+
+  test("that was removed or replaced takes no more records, until it is back", async () => {
+    const file = await SpoolFile.create(path);
+    await rename(path, `${path}.away`);
+    await expect(file.append(toSpoolRecord(releaseOf("a")))).rejects.toThrow("ENOENT");
+    await writeFile(path, "another file");
+    await expect(file.append(toSpoolRecord(releaseOf("b")))).rejects.toThrow(`${path} was replaced`);
+    await rename(`${path}.away`, path);
+    await file.append(toSpoolRecord(releaseOf("c")));
+    expect((await readAll(file)).transitions).toEqual([releaseOf("c")]);
+    await file.close();
   });
 
   test("allocates its disk space at the start, keeps it when it is emptied, and frees it when it is closed", async () => {

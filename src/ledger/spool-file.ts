@@ -1,4 +1,4 @@
-import { type FileHandle, open, rm } from "node:fs/promises";
+import { type FileHandle, open, rm, stat } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { crc32 } from "node:zlib";
 import type { ReleaseTransition, SettleTransition } from "../credits/books.ts";
@@ -188,6 +188,9 @@ export class SpoolFile {
     this.#group = undefined;
     const bytes = Buffer.concat(records);
     try {
+      // The next process could not find the records.
+      const [named, opened] = await Promise.all([stat(this.path), this.#handle.stat()]);
+      if (named.ino !== opened.ino) throw new Error(`${this.path} was replaced`);
       await writeAll(this.#handle, bytes, this.#length);
       await this.#handle.datasync();
     } catch (error) {
