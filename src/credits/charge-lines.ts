@@ -1,5 +1,4 @@
 import { type ClassRow, PRICE_ROWS } from "../api/price-classes.ts";
-import type { PicoCredits } from "./amount.ts";
 import { FREE, furtherRowsIn, NO_TOKENS, ofPrices, type TokenCounts, type UnitPrices } from "./price.ts";
 
 /*
@@ -37,12 +36,9 @@ const priceTextsOf = ofPrices((prices) => PRICE_ROWS.map((row) => priceText(pric
 
 function priceText(prices: UnitPrices, row: ClassRow): string {
   const price = prices[row.class];
-  const isStated = row.direction === undefined || price !== usualPrice(prices, row);
+  const usual = row.costsAs === undefined ? 0n : prices[row.costsAs];
+  const isStated = row.direction === undefined || price !== usual;
   return price !== undefined && isStated ? `@${price}` : "";
-}
-
-function usualPrice(prices: UnitPrices, { costsAs }: ClassRow): PicoCredits {
-  return costsAs === undefined ? 0n : prices[costsAs];
 }
 
 const INDEX_OF_CODE = new Map(PRICE_ROWS.map(({ code }, index) => [code, index]));

@@ -319,7 +319,10 @@ export class OutputRates {
   readonly #upstreams = new Map<string, LRUCache<string, Answers>>();
 
   note({ upstream, organizationId, tokens, durationMs }: MeasuredAnswer): void {
-    const answers = this.#answersOf(upstream, organizationId);
+    const organizations = this.#upstreams.get(upstream) ?? new LRUCache({ max: ORGANIZATIONS_KEPT });
+    this.#upstreams.set(upstream, organizations);
+    const answers = organizations.get(organizationId) ?? [];
+    organizations.set(organizationId, answers);
     answers.push({ tokens, tokensAMillisecond: tokens / Math.max(1, durationMs) });
     if (answers.length > ANSWERS_KEPT) answers.shift();
   }
@@ -341,14 +344,6 @@ export class OutputRates {
       return percentile(ofEach, 0.5);
     };
     return Math.floor(Math.min(ms * medianOf("tokensAMillisecond", 0.5), medianOf("tokens", 0.95)));
-  }
-
-  #answersOf(upstream: string, organizationId: string): Answers {
-    const organizations = this.#upstreams.get(upstream) ?? new LRUCache({ max: ORGANIZATIONS_KEPT });
-    this.#upstreams.set(upstream, organizations);
-    const answers = organizations.get(organizationId) ?? [];
-    organizations.set(organizationId, answers);
-    return answers;
   }
 }
 

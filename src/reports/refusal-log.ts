@@ -58,7 +58,9 @@ export class RefusalLog {
     for (const organizationId of [refusal.organizationId, ALL_ORGANIZATIONS]) {
       this.#count({ organizationId, day, code: refusal.code, requests: 1 });
     }
-    const organization = this.#organizationOf(refusal.organizationId);
+    const unknown = { rows: BURST_ROWS, atMs: this.#options.clock(), waiting: new Map() };
+    const organization: OrganizationRefusals = this.#organizations.get(refusal.organizationId) ?? unknown;
+    this.#organizations.set(refusal.organizationId, organization);
     const key = [refusal.tokenId, refusal.endpoint, refusal.model, refusal.code].join("\n");
     const same = organization.waiting.get(key);
     if (same !== undefined) {
@@ -113,13 +115,6 @@ export class RefusalLog {
         for (const { count } of chunk) this.#dropped += count;
       });
     }
-  }
-
-  #organizationOf(id: string): OrganizationRefusals {
-    const unknown = { rows: BURST_ROWS, atMs: this.#options.clock(), waiting: new Map() };
-    const organization = this.#organizations.get(id) ?? unknown;
-    this.#organizations.set(id, organization);
-    return organization;
   }
 
   /** Takes the rows that may be written now. Forgets organizations without waiting rows and with a full token bucket. */

@@ -144,7 +144,11 @@ export class RedisNode {
       if (this.#connection !== connection) return undefined;
       if (reply === undefined) throw new Error("Redis has lost the registration");
       this.#nodes = Math.max(1, reply.nodes);
-      if (purpose === "join") this.#join();
+      if (purpose === "join") {
+        this.#isJoined = true;
+        this.#options.onJoined();
+        this.#flush();
+      }
       return reply;
     } catch (error) {
       this.#fail(connection, error as Error);
@@ -166,12 +170,6 @@ export class RedisNode {
     this.#returns = [];
     this.#running.clear();
     return isJoin ? ["EVAL", SCRIPT, ...words] : ["EVALSHA", SCRIPT_SHA1, ...words];
-  }
-
-  #join(): void {
-    this.#isJoined = true;
-    this.#options.onJoined();
-    this.#flush();
   }
 
   #fail(connection: RedisConnection, reason: Error): void {
