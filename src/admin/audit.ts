@@ -2,7 +2,8 @@ import type { AuditEntry } from "../api/admin/reports.ts";
 import type { ActorKind } from "../api/admin/roles.ts";
 import { isoTime } from "../api/time.ts";
 import type { AuditRow } from "../credits/audit.ts";
-import type { AdminRows, AuditFilter } from "../stores/queries/admin.ts";
+import type { AuditFilter } from "../stores/queries/admin.ts";
+import type { Store } from "../stores/store.ts";
 import { type Page, type PageRequest, pageOf } from "./directory.ts";
 
 /** Who makes a change. */
@@ -46,7 +47,7 @@ export function auditRow(actor: Actor, change: Change, { clock, newId }: AuditTi
 export type AuditLog = ReturnType<typeof auditLogOver>;
 
 /** The audit log: who changed what. */
-export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<AdminRows, "insertAudit" | "audit"> }) {
+export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<Store["admin"], "insertAudit" | "audit"> }) {
   return {
     /** Records an action that changes nothing in the store, or a change that takes more than one transaction. */
     record: (actor: Actor, change: Change) => rows.insertAudit(auditRow(actor, change, time)),

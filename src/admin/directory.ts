@@ -9,7 +9,6 @@ import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
 import type { OperatorRow, SessionRow } from "../stores/queries/admin.ts";
 import type {
-  DirectoryRows,
   ListedOrganization,
   ListedSession,
   ListedToken,
@@ -17,6 +16,7 @@ import type {
   TokenSearch,
 } from "../stores/queries/directory.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
+import type { Store } from "../stores/store.ts";
 import { hashOfSession, idOfPerson, idOfSession, SESSION_IDLE_MS } from "./token.ts";
 
 /** Position and length of a page. */
@@ -36,7 +36,7 @@ export interface Page<Entry> {
 export type Directory = ReturnType<typeof directoryOver>;
 
 /** Lists organizations, tokens, grants, operators and sessions for the admin API, the newest first. Throws ApiError for an invalid cursor. */
-export function directoryOver({ rows, clock }: { rows: DirectoryRows; clock: () => number }) {
+export function directoryOver({ rows, clock }: { rows: Store["directory"]; clock: () => number }) {
   return {
     async organizations(search: Pick<OrganizationSearch, "search" | "status"> & PageRequest) {
       const { cursor, limit, ...filter } = search;

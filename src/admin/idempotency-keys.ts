@@ -1,5 +1,6 @@
 import { ApiError } from "../errors.ts";
-import type { AdminKeyName, AdminKeyRows } from "../stores/queries/admin.ts";
+import type { AdminKeyName } from "../stores/queries/admin.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const KEPT_MS = 24 * 60 * 60 * 1000;
@@ -12,7 +13,7 @@ export type AdminKeys = ReturnType<typeof adminKeysOver>;
  * Idempotency keys of the admin API. A key is claimed durably before its request changes anything, and stored for 24 hours
  * with the response. A claim without a response is never run again; only a refused request frees its key.
  */
-export function adminKeysOver({ rows, log }: { rows: AdminKeyRows; log: Log }) {
+export function adminKeysOver({ rows, log }: { rows: Store["admin"]; log: Log }) {
   const logged = (write: Promise<unknown>) =>
     write.catch((error: unknown) => {
       const text = "the end of a request with an Idempotency-Key was not stored: it counts as interrupted";

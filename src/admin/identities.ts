@@ -3,8 +3,9 @@ import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/princ
 import { accessOfClaims, type ClaimedAccess, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
-import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
-import type { IdentityRow, IdentityRows } from "../stores/queries/identities.ts";
+import type { TokenRow } from "../stores/queries/accounts.ts";
+import type { IdentityRow } from "../stores/queries/identities.ts";
+import type { Store } from "../stores/store.ts";
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import type { IssuerKeys } from "./issuer-keys.ts";
 import { type VerifiedJwt, verifyJwt } from "./jwt.ts";
@@ -12,8 +13,8 @@ import type { Administrator } from "./sessions.ts";
 import { hashOf, identityRowOf, identityTokenId } from "./token.ts";
 
 export interface IdentitiesOptions extends AuditTime {
-  rows: IdentityRows;
-  accounts: Pick<AccountRows, "organization">;
+  rows: Store["identities"];
+  accounts: Pick<Store["accounts"], "organization">;
   keys: Pick<IssuerKeys, "of" | "refresh">;
   issuers: () => readonly IssuerSettings[];
   /** Returns the principal of the token with a hash in hexadecimal digits, as for a token with a secret. */

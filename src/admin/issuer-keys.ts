@@ -3,11 +3,11 @@ import { createLocalJWKSet, type LocalJWKSet } from "jose";
 import { isObject, type JsonObject, objectsIn, parseJson, pick } from "../api/json.ts";
 import { isSecureUrl } from "../config/formats.ts";
 import { ApiError } from "../errors.ts";
-import type { IdentityRows } from "../stores/queries/identities.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface IssuerKeysOptions {
-  rows: Pick<IdentityRows, "issuerKeys" | "claimIssuerKeys" | "storeIssuerKeys">;
+  rows: Pick<Store["identities"], "issuerKeys" | "claimIssuerKeys" | "storeIssuerKeys">;
   /** Issuers whose tokens are accepted now. */
   issuers: () => readonly string[];
   /** Milliseconds since 1970. */

@@ -1,4 +1,4 @@
-import type { AccountRows } from "../stores/queries/accounts.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const EVERY_MS = 30_000;
@@ -10,7 +10,7 @@ export type LastUses = ReturnType<typeof createLastUses>;
  * Records when tokens were last used, and writes the times every 30 s in batches. The first use of a token is written at
  * once, because it decides whether a rotation may still replace the token.
  */
-export function createLastUses({ rows, log }: { rows: Pick<AccountRows, "noteUses">; log: Log }) {
+export function createLastUses({ rows, log }: { rows: Pick<Store["accounts"], "noteUses">; log: Log }) {
   const uses = new Map<string, number>();
   let timer: NodeJS.Timeout | undefined;
   /** Writes the recorded uses. Never rejects: what cannot be written is retried the next time. */

@@ -7,9 +7,8 @@ import { printable } from "../api/wording.ts";
 import { accessOfClaims, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
-import type { AccountRows } from "../stores/queries/accounts.ts";
 import type { Person } from "../stores/queries/admin.ts";
-import type { IdentityRows } from "../stores/queries/identities.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { SignInFailure } from "./sessions.ts";
 import { identityRowOf, idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
@@ -17,8 +16,8 @@ import { identityRowOf, idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_M
 export interface OpenIdSignInOptions {
   /** The configured issuers, which a reload replaces. */
   issuers(): readonly IssuerSettings[];
-  accounts: Pick<AccountRows, "organization">;
-  identities: Pick<IdentityRows, "identity" | "insertIdentity">;
+  accounts: Pick<Store["accounts"], "organization">;
+  identities: Pick<Store["identities"], "identity" | "insertIdentity">;
   clock: () => number;
   random: RandomBytes;
   log: Log;

@@ -1,11 +1,12 @@
-import type { AdminRows, OperatorRow } from "../stores/queries/admin.ts";
+import type { OperatorRow } from "../stores/queries/admin.ts";
+import type { Store } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import { ADMIN_TOKEN_MARK, makeId, makeToken, type RandomBytes } from "./token.ts";
 
 type OperatorFields = Pick<OperatorRow, "name" | "role">;
 
 export interface OperatorsOptions extends AuditTime {
-  admin: AdminRows;
+  admin: Store["admin"];
   random: RandomBytes;
 }
 

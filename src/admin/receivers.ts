@@ -2,7 +2,8 @@ import type { Receiver, WarningDelivery } from "../api/admin/receiver.ts";
 import { isoTime } from "../api/time.ts";
 import { isLoopback, isMailAddress } from "../config/formats.ts";
 import type { EventRow } from "../credits/warnings.ts";
-import type { DeliveryPage, DeliveryRow, EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
+import type { DeliveryPage, DeliveryRow, EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
+import type { Store } from "../stores/store.ts";
 import { cursorFor, type Page, type PageRequest, pageOf, positionOf } from "./directory.ts";
 import { eventText } from "./event-texts.ts";
 import { idOfTexts, type RandomBytes } from "./token.ts";
@@ -96,7 +97,7 @@ export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery 
 
 /** Lists deliveries, the newest first. Throws ApiError for an invalid cursor. */
 export async function deliveryPage(
-  rows: EventRows,
+  rows: Store["events"],
   { cursor, limit, ...filter }: Pick<DeliveryPage, "organizationId" | "receiverId" | "state"> & PageRequest,
 ): Promise<Page<WarningDelivery>> {
   const found = await rows.deliveries({ ...filter, before: positionOf(cursor), limit: limit + 1 });

@@ -2,8 +2,9 @@ import type { Role } from "../api/admin/roles.ts";
 import type { Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { ApiError } from "../errors.ts";
-import type { AccountRows, TokenRow, TokenWithOrganization } from "../stores/queries/accounts.ts";
-import type { AdminRows, OperatorRow, Person, SessionRow } from "../stores/queries/admin.ts";
+import type { TokenRow, TokenWithOrganization } from "../stores/queries/accounts.ts";
+import type { OperatorRow, Person, SessionRow } from "../stores/queries/admin.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type Actor, type AuditTime, auditRow, type Change } from "./audit.ts";
 import {
@@ -19,8 +20,8 @@ import {
 } from "./token.ts";
 
 export interface SessionsOptions extends AuditTime {
-  rows: AdminRows;
-  accounts: Pick<AccountRows, "token" | "tokenByHash">;
+  rows: Store["admin"];
+  accounts: Pick<Store["accounts"], "token" | "tokenByHash">;
   failures: Pick<SignInFailures, "record">;
   /** Returns whether a person may still have a session: their issuer is configured, and they are not blocked. */
   isAdmitted(person: Person): Promise<boolean>;
@@ -242,7 +243,7 @@ function holderOfPerson(person: Person): Holder {
 }
 
 export interface SignInFailuresOptions extends AuditTime {
-  rows: Pick<AdminRows, "insertFailedSignIn">;
+  rows: Pick<Store["admin"], "insertFailedSignIn">;
   log: Log;
 }
 

@@ -1,8 +1,8 @@
 import { LRUCache } from "lru-cache";
 import { SHORT_TOKEN_SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import type { AccountRows, TokenRow } from "../stores/queries/accounts.ts";
-import type { AdminRows } from "../stores/queries/admin.ts";
+import type { TokenRow } from "../stores/queries/accounts.ts";
+import type { Store } from "../stores/store.ts";
 import { type Actor, type AuditTime, auditRow } from "./audit.ts";
 import type { SessionReference } from "./sessions.ts";
 import { idOfSession, makeToken, makeTokenRow, type RandomBytes } from "./token.ts";
@@ -39,7 +39,7 @@ export function shortTokensOver({
   accounts,
   random,
   ...time
-}: AuditTime & { rows: AdminRows; accounts: AccountRows; random: RandomBytes }) {
+}: AuditTime & { rows: Store["admin"]; accounts: Store["accounts"]; random: RandomBytes }) {
   const known = new LRUCache<string, ShortToken>({ max: KEPT_MAX });
   return {
     /** Creates a short token that represents this one, or returns one that was issued recently. */

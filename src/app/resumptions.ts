@@ -1,6 +1,6 @@
 import type { Circuits } from "../gateway/circuit.ts";
 import { uuidV7 } from "../internals/ids.ts";
-import type { AdminRows } from "../stores/queries/admin.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 const EVERY_MS = 500;
@@ -9,7 +9,7 @@ const VALID_MS = 60_000;
 const RECORDS_MAX = 100;
 
 interface ResumptionsOptions {
-  rows: Pick<AdminRows, "audit">;
+  rows: Pick<Store["admin"], "audit">;
   circuits: Pick<Circuits, "health" | "resume">;
   /** Milliseconds since 1970. */
   clock: () => number;

@@ -236,7 +236,6 @@ export interface SchemaNode {
   minItems?: number;
   reload?: boolean;
   properties?: Record<string, SchemaNode>;
-  required?: string[];
   items?: SchemaNode;
   /** The schema of the values of a record, by the pattern of their names. */
   patternProperties?: Record<string, SchemaNode>;

@@ -11,7 +11,8 @@ import { ApiError } from "../errors.ts";
 import type { Gateway } from "../gateway/gateway.ts";
 import { type LimitedRequest, type LimitKey, limitKeys } from "../gateway/limits.ts";
 import { sharedRun } from "../internals/shared-run.ts";
-import type { AccountRows, TokenWithOrganization } from "../stores/queries/accounts.ts";
+import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
+import type { Store } from "../stores/store.ts";
 import { clientAddressKey, onClosed, ownConnection } from "./connection.ts";
 import type { RunningWork } from "./overload.ts";
 
@@ -176,7 +177,7 @@ function requireScope(principal: Principal, scope: Scope): void {
 }
 
 interface AuthenticatorOptions {
-  rows: Pick<AccountRows, "tokenByHash" | "accountVersion">;
+  rows: Pick<Store["accounts"], "tokenByHash" | "accountVersion">;
   /** Milliseconds since 1970. */
   clock: () => number;
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;

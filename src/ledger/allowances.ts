@@ -1,7 +1,7 @@
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../credits/allowance.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { AllowanceRows } from "../stores/queries/allowances.ts";
+import type { Store } from "../stores/store.ts";
 import type { BookCredits } from "./commit-queue.ts";
 
 /** Grants are booked a minute before their month begins, so that they take effect on time even if no process runs then. */
@@ -9,7 +9,7 @@ const AHEAD_MS = 60_000;
 const PAGE_ROWS = 500;
 
 export interface AllowanceOptions {
-  allowances: Pick<AllowanceRows, "due" | "advance">;
+  allowances: Pick<Store["allowances"], "due" | "advance">;
   book: BookCredits;
 }
 
@@ -52,7 +52,7 @@ async function grantMonths({ allowances, book }: AllowanceOptions, row: Allowanc
  * reference was used before with the same terms, that is the earlier row. Rejects with StoreUnavailableError.
  */
 export async function openAllowance(
-  options: AllowanceOptions & { allowances: AllowanceRows },
+  options: AllowanceOptions & { allowances: Store["allowances"] },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,
   audit?: AuditRow,
 ) {
@@ -77,7 +77,7 @@ function hasTermsOf(first: AllowanceRow, wanted: AllowanceRow): boolean {
  * with StoreUnavailableError.
  */
 export async function closeAllowance(
-  { allowances, book }: AllowanceOptions & { allowances: AllowanceRows },
+  { allowances, book }: AllowanceOptions & { allowances: Store["allowances"] },
   row: AllowanceRow,
   nowMs: number,
   audit?: AuditRow,
@@ -97,7 +97,7 @@ export async function closeAllowance(
 
 /** Finds an allowance of an organization, or of any organization if `organizationId` is null. */
 export async function findAllowance(
-  allowances: Pick<AllowanceRows, "list">,
+  allowances: Pick<Store["allowances"], "list">,
   organizationId: string | null,
   id: string,
 ): Promise<AllowanceRow | undefined> {

@@ -2,13 +2,14 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { KeptAnswer } from "../api/admin/request.ts";
 import type { ChatCompletionRequest, RequestMessage } from "../api/chat/request.ts";
 import { StoreUnavailableError } from "../errors.ts";
-import type { ConversationRow, ConversationRows } from "../stores/queries/conversations.ts";
+import type { ConversationRow } from "../stores/queries/conversations.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { FairBudget } from "./fair-budget.ts";
 import { FairQueue } from "./fair-queue.ts";
 
 export interface ConversationLogOptions {
-  rows: Pick<ConversationRows, "insert">;
+  rows: Pick<Store["conversations"], "insert">;
   /** The maximum size of one record is read at each use, because a reload changes it. */
   live: { readonly config: { conversations: { limitBytes: number } } };
   /** Milliseconds since 1970. */

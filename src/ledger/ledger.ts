@@ -4,8 +4,8 @@ import type { Outcomes } from "../credits/outcomes.ts";
 import { priceOf } from "../credits/price.ts";
 import { StoreUnavailableError } from "../errors.ts";
 import type { Durability } from "../stores/driver.ts";
-import type { AllowanceRows } from "../stores/queries/allowances.ts";
 import type { Books } from "../stores/queries/books.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { backgroundOf } from "./background-work.ts";
 import { type BookCredits, type CommitOutcome, CommitQueue, DURABLE, HOLDS, ONCE } from "./commit-queue.ts";
@@ -28,7 +28,7 @@ const REFUSING_MS = 5_000;
 
 export interface LedgerOptions extends HoldTerms {
   books: Books;
-  allowances: AllowanceRows;
+  allowances: Store["allowances"];
   spool: Spool;
   deadLetters: DeadLetters;
   sweepEveryMs: number;

@@ -1,11 +1,12 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
-import type { ItemOwner, ResponseItemRows } from "../stores/queries/response-items.ts";
+import type { ItemOwner } from "../stores/queries/response-items.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { responseTimesOf } from "./retention.ts";
 
 export interface ResponseItemsOptions {
-  rows: Omit<ResponseItemRows, "countOld" | "removeOld">;
+  rows: Omit<Store["responseItems"], "countOld" | "removeOld">;
   /** The configuration is read at each use, because a reload changes it. `limitBytes` is that of one caller. */
   live: {
     readonly config: { responses: { keepHours: number; limitBytes: number }; conversations: { keepDays: number } };

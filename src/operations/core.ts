@@ -6,24 +6,15 @@ import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/princip
 import type { AuditRow } from "../credits/audit.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
-import type { AccountRows } from "../stores/queries/accounts.ts";
-import type { AdminRows } from "../stores/queries/admin.ts";
-import type { AllowanceRows } from "../stores/queries/allowances.ts";
-import type { BudgetRows } from "../stores/queries/budgets.ts";
-import type { EventRows, ReceiverRow } from "../stores/queries/events.ts";
-import type { IdentityRows } from "../stores/queries/identities.ts";
+import type { ReceiverRow } from "../stores/queries/events.ts";
+import type { Store } from "../stores/store.ts";
 
 /** Services that operations use in a running service and in a command. */
-export interface Core extends AuditTime {
-  accounts: AccountRows;
-  admin: AdminRows;
-  allowances: AllowanceRows;
-  budgets: BudgetRows;
+export interface Core extends AuditTime, Pick<Store, "accounts" | "admin" | "allowances" | "budgets" | "events"> {
   directory: Directory;
-  events: EventRows;
   /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
-  identityRows: IdentityRows;
+  identityRows: Store["identities"];
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
   modelIds: (() => string[]) | null;
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;

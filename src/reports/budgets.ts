@@ -14,14 +14,14 @@ import {
   windowEnd,
 } from "../credits/budgets.ts";
 import type { BudgetUse } from "../credits/facts.ts";
-import type { BudgetRows } from "../stores/queries/budgets.ts";
+import type { Store } from "../stores/store.ts";
 
 /**
  * Returns the budgets that cover requests of a caller, and what a request of it can spend at most. A budget for each model or
  * each value of metadata is left out: which counter a request uses is known only when it is sent.
  */
 export async function callerBudgets(
-  rows: Pick<BudgetRows, "budgets" | "budgetTime" | "namedUses">,
+  rows: Pick<Store["budgets"], "budgets" | "budgetTime" | "namedUses">,
   { organizationId, callerId }: Pick<Principal, "organizationId" | "callerId">,
   available: MicroCredits,
 ): Promise<Pick<UsageReport, "budgets" | "creditsSpendable">> {
@@ -56,7 +56,7 @@ export async function callerBudgets(
 
 /** Formats budgets of one organization for the admin API, each with the counter of its current window if all share its amount. */
 export async function budgetAnswers(
-  budgets: BudgetRows,
+  budgets: Store["budgets"],
   rows: readonly BudgetRow[],
   isByCallersWord: (row: BudgetRow) => Promise<boolean>,
 ): Promise<Budget[]> {

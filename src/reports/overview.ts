@@ -10,13 +10,14 @@ import {
 } from "../credits/amount.ts";
 import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { ApiError } from "../errors.ts";
-import type { RefusalDayRow, RefusalRows } from "../stores/queries/refusals.ts";
-import type { UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
+import type { RefusalDayRow } from "../stores/queries/refusals.ts";
+import type { UsageDayRow } from "../stores/queries/usage.ts";
+import type { Store } from "../stores/store.ts";
 import { ALL_ORGANIZATIONS, daysBetween, type UsageDays } from "./usage-days.ts";
 
 export interface OverviewsOptions {
-  rows: Pick<UsageRows, "credits" | "names" | "solvency" | "available">;
-  refusals: Pick<RefusalRows, "days" | "organizations">;
+  rows: Pick<Store["usage"], "credits" | "names" | "solvency" | "available">;
+  refusals: Pick<Store["refusals"], "days" | "organizations">;
   days: Pick<UsageDays, "usage">;
   /** Milliseconds since 1970. */
   clock: () => number;

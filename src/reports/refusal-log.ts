@@ -1,6 +1,7 @@
 import { dayStart } from "../api/time.ts";
 import { sharedRun } from "../internals/shared-run.ts";
-import type { RefusalDayRow, RefusalRow, RefusalRows } from "../stores/queries/refusals.ts";
+import type { RefusalDayRow, RefusalRow } from "../stores/queries/refusals.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { ALL_ORGANIZATIONS } from "./usage-days.ts";
 
@@ -8,7 +9,7 @@ import { ALL_ORGANIZATIONS } from "./usage-days.ts";
 export type Refusal = Omit<RefusalRow, "id" | "count">;
 
 export interface RefusalLogOptions {
-  rows: Pick<RefusalRows, "insert" | "addToDays">;
+  rows: Pick<Store["refusals"], "insert" | "addToDays">;
   /** Milliseconds since 1970. */
   clock: () => number;
   newId: () => string;

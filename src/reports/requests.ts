@@ -12,8 +12,7 @@ import { creditsFromMicro } from "../credits/amount.ts";
 import { pricesByClass, tokensByClass, type UnitPrices } from "../credits/price.ts";
 import { isAccessId, timeOfId, uuidIn } from "../credits/request-id.ts";
 import { invalidCursor } from "../errors.ts";
-import type { ConversationRows } from "../stores/queries/conversations.ts";
-import type { RefusalEntry, RefusalRows } from "../stores/queries/refusals.ts";
+import type { RefusalEntry } from "../stores/queries/refusals.ts";
 import type { RequestFilter } from "../stores/queries/request-filter.ts";
 import type { RequestGrouping, RequestGroupSum, RequestOrder } from "../stores/queries/request-sums.ts";
 import type { ListedRequest } from "../stores/queries/requests.ts";
@@ -34,7 +33,7 @@ export interface RequestListing extends RequestFilter {
 
 export interface RequestSources {
   holds: Store["requests"];
-  refusals: Pick<RefusalRows, "search" | "find">;
+  refusals: Pick<Store["refusals"], "search" | "find">;
   conversations: Pick<Conversations, "status">;
 }
 
@@ -292,7 +291,7 @@ const NOT_HELD = {
 } satisfies Partial<RequestDetail>;
 
 export interface ConversationsOptions {
-  rows: ConversationRows;
+  rows: Store["conversations"];
   /** The time for which a conversation is stored is read at each use, because a reload changes it. */
   live: { readonly config: { conversations: { keepDays: number } } };
   /** Milliseconds since 1970. */

@@ -3,11 +3,12 @@ import { DAY_MS, dayStart, HOUR_MS } from "../api/time.ts";
 import { addCounts, sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { RequestSum, UsageDayRow, UsageRows } from "../stores/queries/usage.ts";
+import type { RequestSum, UsageDayRow } from "../stores/queries/usage.ts";
+import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface UsageDaysOptions {
-  rows: UsageRows;
+  rows: Store["usage"];
   books: Pick<Books, "recordBalance">;
   /** Milliseconds since 1970. */
   clock: () => number;

@@ -4,8 +4,8 @@ import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
 import { HOUR_MS } from "../api/time.ts";
 import { type EventRow, eventOf } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
-import type { AccountRows } from "../stores/queries/accounts.ts";
-import type { EventDelivery, EventRows, ReceiverRow } from "../stores/queries/events.ts";
+import type { EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
+import type { Store } from "../stores/store.ts";
 
 const EVERY_MS = 1_000;
 const ROUTED_AT_ONCE = 100;
@@ -43,8 +43,8 @@ export interface Sender {
 }
 
 export interface DispatcherOptions {
-  rows: EventRows;
-  accounts: Pick<AccountRows, "organization" | "token">;
+  rows: Store["events"];
+  accounts: Pick<Store["accounts"], "organization" | "token">;
   senderOf(format: ReceiverRow["format"]): Sender;
   /** Milliseconds since 1970. */
   clock: () => number;

@@ -5,8 +5,7 @@ import { DAY_MS, dayStart, HOUR_MS, isoDay, isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { creditsLeft, type EventRow, eventOf } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
-import type { EventRows } from "../stores/queries/events.ts";
-import type { UsageRows } from "../stores/queries/usage.ts";
+import type { Store } from "../stores/store.ts";
 
 const EVERY_MS = 60_000;
 const PAST_DAYS = 7;
@@ -25,8 +24,8 @@ export interface WatchSettings {
 type Health = Pick<NonNullable<ModelRoute["health"]>, "state" | "last_failure" | "last_success_at">;
 
 export interface WatchOptions {
-  rows: EventRows;
-  usage: Pick<UsageRows, "requests">;
+  rows: Store["events"];
+  usage: Pick<Store["usage"], "requests">;
   settings: () => WatchSettings;
   /** The routes that this node has called since its start. */
   routes: () => readonly { route: string; health: Health }[];

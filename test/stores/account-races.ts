@@ -2,7 +2,7 @@ import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import type { AuditRow } from "../../src/credits/audit.ts";
-import type { AccountRows, OrganizationRow, OrganizationUpdate, TokenRow } from "../../src/stores/queries/accounts.ts";
+import type { OrganizationRow, OrganizationUpdate, TokenRow } from "../../src/stores/queries/accounts.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { randomId, type Subject } from "./fixture.ts";
 
@@ -53,7 +53,7 @@ export function accountRaceCases(subject: Subject): void {
 interface Nodes {
   subject: Subject;
   /** The rows of the two instances, alternating. */
-  alternate(index: number): AccountRows;
+  alternate(index: number): Store["accounts"];
   tokenIds(organizationId: string): Promise<unknown[]>;
   auditOf(organizationId: string): Promise<AuditRow[]>;
 }

@@ -5,9 +5,9 @@ import { FREE } from "../../src/credits/price.ts";
 import { deadLetterFileOf, deadLettersIn } from "../../src/ledger/dead-letter.ts";
 import { Ledger, type LedgerOptions } from "../../src/ledger/ledger.ts";
 import { Spool } from "../../src/ledger/spool.ts";
-import type { AllowanceRows } from "../../src/stores/queries/allowances.ts";
 import type { Books } from "../../src/stores/queries/books.ts";
 import { takeLock } from "../../src/stores/sqlite/directory.ts";
+import type { Store } from "../../src/stores/store.ts";
 
 export const ORGANIZATION = "org_1";
 export const HOLD_LIFE_MS = 1_000;
@@ -26,12 +26,12 @@ export async function openLedger({ books, dataDir, log, ...options }: LedgerSetu
   const deadLetters = deadLettersIn({ file: deadLetterFileOf(dataDir), ...common });
   const often = { holdLifeMs: HOLD_LIFE_MS, recoveryMs: 0, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
   const now = () => ({ monotonicMs: common.clock(), wallMs: common.clock() });
-  const allowances = NO_ALLOWANCES as AllowanceRows;
+  const allowances = NO_ALLOWANCES as Store["allowances"];
   return new Ledger({ books: books as Books, allowances, spool, deadLetters, ...often, ...common, now, ...options });
 }
 
 /** Allowances are tested on real stores. */
-const NO_ALLOWANCES: Pick<AllowanceRows, "due" | "advance"> = {
+const NO_ALLOWANCES: Pick<Store["allowances"], "due" | "advance"> = {
   due: async () => ({ nowMs: 0, rows: [] }),
   advance: async () => {},
 };

@@ -36,8 +36,6 @@ export interface Succession {
   unused?: Pick<TokenRow, "id" | "revokedAtMs"> | undefined;
 }
 
-export type AccountRows = ReturnType<typeof accountRows>;
-
 /** Organizations and tokens. A change that is given an audit record writes it in the same transaction. */
 export function accountRows(database: Database) {
   return {

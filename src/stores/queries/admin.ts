@@ -50,9 +50,6 @@ const FIRST_OPERATOR_ID = "adm_first";
 /** The same value as in the index of the migration. */
 const FAILED_SIGN_IN = "session.sign_in_failed";
 
-export type AdminKeyRows = ReturnType<typeof adminKeys>;
-export type AdminRows = ReturnType<typeof adminRows>;
-
 /** Operators, their sessions, the audit log and the idempotency keys of the admin API. */
 export function adminRows(database: Database) {
   return { ...operators(database), ...sessions(database), ...auditEntries(database), ...adminKeys(database) };

@@ -6,8 +6,6 @@ import { equal, type Sql, sql } from "../sql.ts";
 import { recordOf } from "./admin.ts";
 
 type AllowanceKey = Pick<AllowanceRow, "organizationId" | "id">;
-export type AllowanceRows = ReturnType<typeof allowanceRows>;
-
 /** Monthly allowances. Their grants are made through the books. */
 export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: Database) {
   return {

@@ -11,8 +11,6 @@ import { recordOf } from "./admin.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
 type BudgetTerms = Pick<BudgetRow, "name" | "amount" | "limits">;
-export type BudgetRows = ReturnType<typeof budgetRows>;
-
 /**
  * Budgets of organizations. A change writes its audit record in the same transaction, and is in force from the next hold on,
  * on every node.

@@ -16,8 +16,6 @@ const SUM_ROWS = 500;
 const REMOVED_ROWS = 500;
 const PARTS_A_STATEMENT = 200;
 
-export type Closings = ReturnType<typeof closingRows>;
-
 /**
  * Retention of requests. The requests of an organization that began before a time are closed in four steps. `freeze` lets
  * every later transition for them be refused, so they cannot change. `sum` adds up those that no earlier closing includes,

@@ -6,8 +6,6 @@ import type { RowOf } from "../table.ts";
 export type ConversationRow = RowOf<typeof CONVERSATION>;
 type ConversationKey = Pick<ConversationRow, "organizationId" | "holdId">;
 
-export type ConversationRows = ReturnType<typeof conversationRows>;
-
 /** Stored conversations. One that ended `retentionMs` ago or earlier, by the store's clock, counts as absent. */
 export function conversationRows(database: Database) {
   const present = ({ organizationId, holdId }: ConversationKey, retentionMs: number) => sql`

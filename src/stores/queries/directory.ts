@@ -6,10 +6,10 @@ import { allOf, equal, join, raw, sql } from "../sql.ts";
 import { BUDGET_COLUMNS, BUDGETS_OF_TOKENS, type OrganizationRow, withBudget } from "./accounts.ts";
 import type { OperatorRow } from "./admin.ts";
 
-export type ListedOrganization = Awaited<ReturnType<DirectoryRows["organizations"]>>[number];
-export type ListedToken = Awaited<ReturnType<DirectoryRows["tokens"]>>[number];
+export type ListedOrganization = Awaited<ReturnType<ReturnType<typeof directoryRows>["organizations"]>>[number];
+export type ListedToken = Awaited<ReturnType<ReturnType<typeof directoryRows>["tokens"]>>[number];
 /** A session with its holder: an operator, the token of a member, or a person at an identity provider. */
-export type ListedSession = Awaited<ReturnType<DirectoryRows["sessions"]>>[number];
+export type ListedSession = Awaited<ReturnType<ReturnType<typeof directoryRows>["sessions"]>>[number];
 
 interface NewestFirst {
   /** The last row seen. */
@@ -50,14 +50,12 @@ export interface SessionSearch {
   limit: number;
 }
 
-export type DirectoryRows = ReturnType<typeof directoryRows>;
-
 /** Searches of organizations, tokens, grants, operators and sessions, the newest first. They run beside the writes. */
 export function directoryRows({ read, readRows }: Database) {
   return {
     /** Returns organizations with their charges of the days whose sums are stored. */
     async organizations(page: OrganizationSearch) {
-      const rows = await read<{ charged: bigint; from_day: bigint | null }>(organizationQuery(page));
+      const rows = await read<{ charged: bigint }>(organizationQuery(page));
       return rows.map((row) => ({
         organization: ORGANIZATION.fromRecord(row),
         balance: BALANCE.fromRecord(row),

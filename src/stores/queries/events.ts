@@ -32,21 +32,15 @@ export interface Attempted {
   nextAtMs: number | null;
 }
 
-/** Charges of an organization in some days, the first of them with a charge, and its credits now. */
-export type PastSpending = Awaited<ReturnType<EventRows["pastSpending"]>>[number];
-
 const EXPIRING_TOKEN = declareTable("token", [], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
   name: requiredText("name"),
   expiresAtMs: number("expires_at"),
 });
-export type ExpiringToken = RowOf<typeof EXPIRING_TOKEN>;
 
 /** Databases limit the parameters of a statement, and a service may have thousands of organizations. */
 const INSERTED_AT_ONCE = 500;
-
-export type EventRows = ReturnType<typeof eventRows>;
 
 /** Events, their receivers, and their deliveries. The books write events of their own, see `book-writes.ts`. */
 export function eventRows(database: Database) {

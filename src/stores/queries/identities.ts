@@ -11,8 +11,6 @@ import { recordOf } from "./admin.ts";
 /** A person or a caller whom an issuer identifies. */
 export type IdentityRow = RowOf<typeof IDENTITY>;
 
-export type IdentityRows = ReturnType<typeof identityRows>;
-
 /** Identities, and the public keys of their issuers. */
 export function identityRows({ find, findRow, findRows, now, write, writeIf }: Database) {
   const inserted = (row: IdentityRow) => sql`${IDENTITY.insert(row)} on conflict (id) do nothing`;

@@ -13,7 +13,6 @@ const OVER_AFTER_MS = 86_400_000;
 const PAGE_ROWS = 500;
 
 export type MonthDigestRow = RowOf<typeof MONTH_DIGEST>;
-export type MonthDigests = ReturnType<typeof monthDigestRows>;
 
 /**
  * The digests of what was booked in each month. The months of an organization follow each other without a gap, from that of

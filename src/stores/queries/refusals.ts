@@ -26,8 +26,6 @@ export interface RefusalSearch
   limit: number;
 }
 
-export type RefusalRows = ReturnType<typeof refusalRows>;
-
 /** Refused requests. They are removed after some days, and the books do not depend on them. */
 export function refusalRows({ read, readRows, remove, write }: Database) {
   const search = async (condition: Sql, limit: number): Promise<RefusalEntry[]> => {

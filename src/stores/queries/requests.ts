@@ -58,8 +58,6 @@ const SEARCH_MS = 250;
  */
 const STRETCH_MS = 25;
 
-export type RequestRows = ReturnType<typeof requestRows>;
-
 /**
  * The request log: open holds and ended requests. Ids are UUIDv7, so a stretch of time is a range of ids, which the keys find
  * organization by organization. Stretches grow until a page is full. Open holds are few: they are read at once.

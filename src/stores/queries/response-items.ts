@@ -13,8 +13,6 @@ export interface ResponseTimes {
   storedMs: number;
 }
 
-export type ResponseItemRows = ReturnType<typeof responseItemRows>;
-
 /**
  * Items of responses, to which later requests refer. One that was kept `retentionMs` ago or earlier, by the store's clock,
  * counts as absent.
