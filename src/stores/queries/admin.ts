@@ -127,15 +127,7 @@ function auditEntries({ findRows, write }: Database) {
     },
     insertAudit: (entry: AuditRow) => write(recordOf(entry)),
     /** Returns audit records, the newest first. */
-    async audit({
-      organizationId,
-      action,
-      subjectId = null,
-      after,
-      before,
-      limit,
-      ...rest
-    }: AuditPage): Promise<AuditRow[]> {
+    async audit({ organizationId, action, subjectId = null, after, before, limit, ...rest }: AuditPage) {
       const { actor = null, fromMs = null, toMs = null } = rest;
       const wanted = allOf(
         equal({ organization_id: organizationId, action, subject_id: subjectId }),

@@ -47,7 +47,6 @@ export interface UsageEvent extends HoldFacts, ChargeLines {
   retry: { of: string; credited: MicroCredits } | null;
   /** As the provider reported it; for operators only. */
   providerCost: string | null;
-  madeAtMs: number;
   chargedAtMs: number;
 }
 
@@ -94,16 +93,9 @@ async function named(database: Database, organizationId: string, entries: Ledger
       select id, name from ${raw(table)} where organization_id = ${organizationId} and id in (${join([...new Set(ids)])})`);
     return new Map(rows.map(({ id, name }) => [id, name]));
   };
-  const [budgets, tokens] = await Promise.all([
-    namesOf(
-      "budget",
-      entries.flatMap((entry) => entry.budgets.map(({ budgetId }) => budgetId)),
-    ),
-    namesOf(
-      "token",
-      entries.flatMap((entry) => tokenIdOf(entry) ?? []),
-    ),
-  ]);
+  const budgetIds = entries.flatMap((entry) => entry.budgets.map(({ budgetId }) => budgetId));
+  const tokenIds = entries.flatMap((entry) => tokenIdOf(entry) ?? []);
+  const [budgets, tokens] = await Promise.all([namesOf("budget", budgetIds), namesOf("token", tokenIds)]);
   return entries.map((entry) => ({
     ...entry,
     budgets: entry.budgets.map((use) => ({ ...use, name: budgets.get(use.budgetId) })),
@@ -262,9 +254,9 @@ function creditOf({ retry, charge }: Pick<RequestRow, "retry" | "charge">, token
 
 function factsOf(request: RequestRow) {
   const { holdId, organizationId, tokenId, budgets, requestId, model, upstream, metadata } = request;
-  const { idempotencyKey, charge, shortfall, madeAtMs, trace } = request;
+  const { idempotencyKey, charge, shortfall, trace } = request;
   const facts = { holdId, organizationId, tokenId, budgets, requestId, model, upstream, metadata, idempotencyKey };
-  return { ...facts, ...decodeLines(charge), shortfall, providerCost: trace?.providerCost ?? null, madeAtMs };
+  return { ...facts, ...decodeLines(charge), shortfall, providerCost: trace?.providerCost ?? null };
 }
 
 /** Restricts requests that are not late to ids whose requests may be booked from a time on, and before another. */

@@ -57,7 +57,7 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   const writer = new WorkerLink("tollgate-books", workerOptions);
   // The reads of a command block nothing: it uses one thread.
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
-  const checkpoints = role === "service" ? new Checkpoints(writer, side) : undefined;
+  const checkpoints = role === "service" ? keepCheckpoints(writer, side) : undefined;
   let closed: Promise<void> | undefined;
   const end = async () => {
     try {
@@ -85,7 +85,7 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
 
 function driverOver(
   { writer, side }: Pick<SqliteDriver, "writer" | "side">,
-  checkpoints: Checkpoints | undefined,
+  checkpoints: ReturnType<typeof keepCheckpoints> | undefined,
   options: SqliteOptions,
 ): Omit<SqliteDriver, "close" | "schema"> {
   const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
@@ -164,49 +164,40 @@ function sqliteDialect(clock: () => number): SqlDialect {
  * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
  * once instead of growing with every commit.
  */
-class Checkpoints {
-  readonly #writer: WorkerLink;
-  readonly #side: WorkerLink;
-  #timer: NodeJS.Timeout | undefined;
-  #running: Promise<void> = Promise.resolve();
-  #stopped = false;
+function keepCheckpoints(writer: WorkerLink, side: WorkerLink) {
+  let timer: NodeJS.Timeout | undefined;
+  let running: Promise<void> = Promise.resolve();
+  let isStopped = false;
   /** Tried once: if it fails, commits are only slower. */
-  #isLengthened = false;
-
-  constructor(writer: WorkerLink, side: WorkerLink) {
-    this.#writer = writer;
-    this.#side = side;
-  }
-
-  /** Schedules a checkpoint after a write. */
-  noteWrite(): void {
-    if (this.#timer !== undefined || this.#stopped) return;
-    this.#timer = setTimeout(() => {
-      this.#running = this.#run();
-    }, CHECKPOINT_EVERY_MS);
-    this.#timer.unref();
-  }
-
-  /** Stops the timer; the writer copies the rest of the log at once. */
-  async stop(): Promise<void> {
-    this.#stopped = true;
-    clearTimeout(this.#timer);
-    await this.#running;
-    if (this.#writer.running) await this.#writer.call("checkpoint", "TRUNCATE").catch(() => undefined);
-  }
-
-  async #run(): Promise<void> {
+  let isLengthened = false;
+  const run = async () => {
     try {
-      const logPages = await this.#side.call("checkpoint", "PASSIVE");
-      if (logPages > LOG_PAGES_UNDER_LOAD && !this.#isLengthened) {
-        this.#isLengthened = true;
-        await this.#writer.call("lengthen");
+      const logPages = await side.call("checkpoint", "PASSIVE");
+      if (logPages > LOG_PAGES_UNDER_LOAD && !isLengthened) {
+        isLengthened = true;
+        await writer.call("lengthen");
       }
-      if (logPages > LOG_PAGES_MAX) await this.#writer.call("checkpoint", "PASSIVE");
+      if (logPages > LOG_PAGES_MAX) await writer.call("checkpoint", "PASSIVE");
     } catch {
       // The next write tries again; a store that does not work reports that to its callers itself.
     } finally {
-      this.#timer = undefined;
+      timer = undefined;
     }
-  }
+  };
+  return {
+    /** Schedules a checkpoint after a write. */
+    noteWrite(): void {
+      if (timer !== undefined || isStopped) return;
+      timer = setTimeout(() => {
+        running = run();
+      }, CHECKPOINT_EVERY_MS).unref();
+    },
+    /** Stops the timer; the writer copies the rest of the log at once. */
+    async stop(): Promise<void> {
+      isStopped = true;
+      clearTimeout(timer);
+      await running;
+      if (writer.running) await writer.call("checkpoint", "TRUNCATE").catch(() => undefined);
+    },
+  };
 }
