@@ -4,18 +4,12 @@ import { geminiErrors } from "../api/gemini/errors.ts";
 import { messagesErrors } from "../api/messages/errors.ts";
 import { ErrorEnvelope, InvalidRequestError } from "../api/validation.ts";
 import type { ErrorFormat } from "../api/wire.ts";
-import { ApiError, type ErrorCode } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import { publicError } from "../gateway/failures.ts";
 import { type LimitState, rateLimitHeaders } from "../gateway/limits.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { callerNamesOf, GOOGLE_KEY_HEADER } from "./authentication.ts";
 import { wrongMediaType } from "./body.ts";
-
-/** Our codes for Fastify's own errors (https://fastify.dev/docs/latest/Reference/Errors/). */
-const FASTIFY_CODES: Record<string, ErrorCode> = {
-  FST_ERR_CTP_EMPTY_JSON_BODY: "invalid_json",
-  FST_STATIC_FORBIDDEN_PATH: "not_found",
-};
 
 /** Converts any error to the public error of the response. Internal errors become its cause. */
 export function toPublicError(error: unknown): ApiError {
@@ -23,8 +17,8 @@ export function toPublicError(error: unknown): ApiError {
     const { code, message, param, loggedMessage } = error.issue;
     return new ApiError(code, message, { ...(param !== null && { param }), loggedMessage });
   }
-  const code = FASTIFY_CODES[(error as FastifyError | undefined)?.code ?? ""];
-  return code === undefined ? publicError(error) : new ApiError(code);
+  const isForbiddenPath = (error as FastifyError | undefined)?.code === "FST_STATIC_FORBIDDEN_PATH";
+  return isForbiddenPath ? new ApiError("not_found") : publicError(error);
 }
 
 /** Returns Fastify's error handler: it sends the error envelope, and logs defects of the service. */

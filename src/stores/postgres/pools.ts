@@ -2,18 +2,7 @@ import pg from "pg";
 import { OperatorError } from "../../errors.ts";
 import type { PoolUse } from "../driver.ts";
 
-export interface Pools {
-  /** For holds, which need not survive a crash of the server. */
-  holds: pg.Pool;
-  /** For all other batches, which are on disk before the server answers. */
-  settlements: pg.Pool;
-  /** For everything else, which is on disk before the server answers, too. */
-  durable: pg.Pool;
-  /** For reports, so that they never use the connections of settlements. */
-  reports: pg.Pool;
-  /** host:port/database */
-  place: string;
-}
+export type Pools = ReturnType<typeof openPools>;
 
 const CONNECT_TIMEOUT_MS = 5_000;
 const STATEMENT_TIMEOUT_MS = 5_000;
@@ -60,7 +49,7 @@ export interface PoolTimeouts {
 export function openPools(
   url: string,
   { currentUrl = () => url, connectMs = CONNECT_TIMEOUT_MS, lockMs = LOCK_TIMEOUT_MS }: PoolOptions = {},
-): Pools {
+) {
   const open = (settings: string, idleInTransactionMs = IDLE_IN_TRANSACTION_TIMEOUT_MS) => {
     const pool = new pg.Pool({
       // Created for each connection, so that a changed password needs no new pool.
@@ -87,10 +76,15 @@ export function openPools(
     return pool;
   };
   return {
+    /** host:port/database */
     place: placeOf(url),
+    /** For holds, which need not survive a crash of the server. */
     holds: open(`synchronous_commit=off ${KEPT_PLANS}`),
+    /** For all other batches, which are on disk before the server answers. */
     settlements: open(`synchronous_commit=on ${KEPT_PLANS}`),
+    /** For everything else, which is on disk before the server answers, too. */
     durable: open("synchronous_commit=on"),
+    /** For reports, so that they never use the connections of settlements. */
     reports: open("default_transaction_read_only=on", IDLE_IN_REPORT_TIMEOUT_MS),
   };
 }
@@ -124,13 +118,13 @@ export function placeOf(url: string): string {
 }
 
 /** Resolves when every connection is closed; running work is finished first. */
-export async function closePools({ holds, settlements, durable, reports }: Pools): Promise<void> {
-  await Promise.all([holds, settlements, durable, reports].map((pool) => pool.end()));
+export async function closePools({ place: _, ...pools }: Pools): Promise<void> {
+  await Promise.all(Object.values(pools).map((pool) => pool.end()));
 }
 
 /** Returns the use of each pool. */
-export function usesOf({ holds, settlements, durable, reports }: Pools): PoolUse[] {
-  return Object.entries({ holds, settlements, durable, reports }).map(([name, pool]) => {
+export function usesOf({ place: _, ...pools }: Pools): PoolUse[] {
+  return Object.entries(pools).map(([name, pool]) => {
     const { totalCount, idleCount: idle, waitingCount: waiting, options } = pool;
     return { name, max: options.max, used: totalCount - idle, idle, waiting };
   });

@@ -3,8 +3,8 @@ import { windowAt } from "../../credits/budgets.ts";
 import type { ClosingPartRow, ClosingRow, ClosingTally } from "../../credits/closing.ts";
 import { idAt } from "../../credits/request-id.ts";
 import { type Database, listsOf } from "../database.ts";
-import { ADJUSTMENT, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
-import { join, type Sql, sql } from "../sql.ts";
+import { ADJUSTMENT, BUDGET_USE, CLOSING, CLOSING_PART, REQUEST, STATEMENT_BALANCE } from "../schema.ts";
+import { equal, join, type Sql, sql } from "../sql.ts";
 import { budgetRows } from "./budgets.ts";
 import { openingBalance } from "./statement.ts";
 import { checkEach } from "./verify-report.ts";
@@ -54,8 +54,16 @@ export function closingRows(database: Database) {
     close: (tally: ClosingTally) => close(database, tally),
     budgets: (organizationId: string) => budgetRows(database).budgets(organizationId),
     /** Deletes counters of a budget, of windows that ended before the closing, at most `limit`; returns their number. */
-    removeBudgetUses: (closing: ClosingRow, budget: BudgetRow, limit = REMOVED_ROWS) =>
-      removeBudgetUses(database, closing, budget, limit),
+    async removeBudgetUses(
+      { organizationId, beforeAtMs }: ClosingRow,
+      { id, window }: BudgetRow,
+      limit = REMOVED_ROWS,
+    ) {
+      if (window === "lifetime") return 0;
+      const ended = sql`window_at < ${windowAt(window, beforeAtMs)}`;
+      const condition = sql`${equal({ organization_id: organizationId, budget_id: id })} and ${ended}`;
+      return database.remove(BUDGET_USE, condition, limit, { isDurable: false });
+    },
     /** Deletes a chunk of closed requests after an id. Returns the last id, undefined at the end. */
     remove: (closing: ClosingRow, after: string, limit = REMOVED_ROWS) => removeChunk(database, closing, after, limit),
     /** Counts the ended requests that a closing before a time includes and whose rows are stored. */
@@ -173,21 +181,6 @@ function openingWrites(tally: ClosingTally): Sql[] {
       where budget_use.organization_id = ${tally.organizationId} and budget_use.budget_id = closed.budget_id
         and budget_use.window_at = closed.window_at and budget_use.value = closed.value`;
   });
-}
-
-async function removeBudgetUses(
-  database: Database,
-  { organizationId, beforeAtMs }: ClosingRow,
-  { id, window }: BudgetRow,
-  limit: number,
-): Promise<number> {
-  if (window === "lifetime") return 0;
-  const of = sql`organization_id = ${organizationId} and budget_id = ${id}`;
-  const ended = sql`select window_at, value from budget_use
-    where ${of} and window_at < ${windowAt(window, beforeAtMs)} order by window_at, value limit ${limit}`;
-  const removal = sql`delete from budget_use where ${of} and (window_at, value) in (${ended})`;
-  const [removed = 0] = await database.write([removal], { isDurable: false });
-  return removed;
 }
 
 function partWrites(parts: readonly ClosingPartRow[]): Sql[] {

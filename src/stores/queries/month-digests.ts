@@ -1,4 +1,4 @@
-import { createHash, type Hash } from "node:crypto";
+import { createHash } from "node:crypto";
 import { isoMonth, monthStart } from "../../api/time.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, GRANT, MONTH_DIGEST, REQUEST } from "../schema.ts";
@@ -26,7 +26,7 @@ export function monthDigestRows(database: Database) {
     organizations: (after: string | null, limit: number) => organizationsDue(database, after, limit),
     /** Returns undefined if nothing was booked. */
     next: (organizationId: string) => nextMonth(database, organizationId),
-    begin: (organizationId: string, next: NextMonth) => new MonthHash(organizationId, next),
+    begin: (organizationId: string, next: NextMonth) => beginHash(organizationId, next),
     /** Adds a page of rows. Returns true at the end. */
     add: (hash: MonthHash, limit = PAGE_ROWS) => addPage(database, hash, limit),
     store: (hash: MonthHash) => storeDigest(database, hash),
@@ -66,41 +66,30 @@ const SECTIONS: readonly Section[] = [
   section(REQUEST, "ended_at", { condition: sql`is_late = 1 and ending <> 'released'` }),
 ];
 
-/** The digest of a month while its rows are added. */
-export class MonthHash {
-  readonly organizationId: string;
-  readonly month: number;
-  readonly endMs: number;
-  /** The section that is added, and the time and id of its last row. */
-  section = 0;
-  after: [timeMs: bigint, id: string] | undefined;
-  readonly #hash: Hash = createHash("sha256");
+type MonthHash = ReturnType<typeof beginHash>;
 
-  constructor(organizationId: string, { month, previous }: Pick<NextMonth, "month" | "previous">) {
-    this.organizationId = organizationId;
-    this.month = month;
-    this.endMs = monthStart(month, 1);
-    this.#add({ month: isoMonth(month), organization_id: organizationId, previous });
-  }
-
-  addRow({ table, names }: Section, row: Record<string, unknown>): void {
-    const values: Record<string, string> = {};
-    for (const name of names) {
-      const value = name === "table" ? table.name : row[name];
-      if (value !== null) values[name] = String(value);
-    }
-    this.#add(values);
-  }
-
-  /** Returns the digest. Nothing can be added afterwards. */
-  digest(): string {
-    return this.#hash.digest("hex");
-  }
-
+/** Begins the digest of a month, to which its rows are added. */
+function beginHash(organizationId: string, { month, previous }: Pick<NextMonth, "month" | "previous">) {
+  const hash = createHash("sha256");
   /** Adds a line of canonical JSON (RFC 8785): the names are sorted, and all values are texts. */
-  #add(values: Record<string, string | undefined>): void {
-    this.#hash.update(`${JSON.stringify(values)}\n`);
-  }
+  const add = (values: Record<string, string | undefined>) => void hash.update(`${JSON.stringify(values)}\n`);
+  add({ month: isoMonth(month), organization_id: organizationId, previous });
+  return {
+    ...{ organizationId, month, endMs: monthStart(month, 1) },
+    /** The section that is added, and the time and id of its last row. */
+    section: 0,
+    after: undefined as [timeMs: bigint, id: string] | undefined,
+    addRow({ table, names }: Section, row: Record<string, unknown>): void {
+      const values: Record<string, string> = {};
+      for (const name of names) {
+        const value = name === "table" ? table.name : row[name];
+        if (value !== null) values[name] = String(value);
+      }
+      add(values);
+    },
+    /** Returns the digest. Nothing can be added afterwards. */
+    digest: () => hash.digest("hex"),
+  };
 }
 
 async function organizationsDue(database: Database, after: string | null, limit: number): Promise<string[]> {
@@ -196,7 +185,7 @@ export async function verifyMonthDigests(database: Database, organizationId: str
       report(15, `A digest is stored for ${month}, where no month begins.`);
       continue;
     }
-    const hash = new MonthHash(organizationId, { month, previous });
+    const hash = beginHash(organizationId, { month, previous });
     previous = digest;
     if (await isRemoved(month)) continue;
     while (!(await addPage(database, hash, PAGE_ROWS)));

@@ -218,24 +218,13 @@ export function requestQuery(condition: Sql, further = sql``): Sql {
 }
 
 function listedHold(row: RowNames): ListedRequest {
-  const { organizationId, holdId, tokenId, amount, draws, budgets, madeAtMs, details } = HOLD.fromRecord(row);
+  const { details, ...hold } = HOLD.fromRecord(row);
   const { charge, retry, ...names } = details;
   const { tokens, prices } = decodeLines(charge);
-  return {
-    ...namesIn(row),
-    facts: { ...names, prices, organizationId, holdId, tokenId, budgets },
-    ...{ amount, tokens, draws, madeAtMs },
-    ...{
-      charged: 0n,
-      shortfall: 0n,
-      credited: 0n,
-      retry: nothingCredited(retry),
-      trace: null,
-      end: null,
-      endedAtMs: null,
-      events: [],
-    },
-  };
+  const { amount, draws, madeAtMs } = hold;
+  const uncharged = { charged: 0n, shortfall: 0n, credited: 0n, retry: nothingCredited(retry), events: [] };
+  const running = { amount, tokens, draws, madeAtMs, endedAtMs: null, end: null, trace: null };
+  return { ...namesIn(row), facts: { ...names, ...hold, prices }, ...running, ...uncharged };
 }
 
 function nothingCredited(retry: Retry | null): UsageEvent["retry"] {
