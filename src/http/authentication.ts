@@ -183,16 +183,7 @@ interface AuthenticatorOptions {
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
-interface CachedToken {
-  principal: Principal;
-  expiresAtMs: number | null;
-  revoked: boolean;
-  /** True if it stands for a caller of an issuer whom an operator has blocked. */
-  blocked: boolean;
-  paused: boolean;
-  /** Version of the accounts that was read before the token; the next one is another number, not a greater one. */
-  version: number;
-}
+type CachedToken = ReturnType<typeof cachedToken>;
 
 /** A revocation takes effect within 1 s; the rest of that time is for the reads themselves. */
 const TIME_TO_LIVE_MS = 900;
@@ -294,28 +285,31 @@ export class Authenticator {
   }
 }
 
-function cachedToken(row: TokenWithOrganization, version: number): CachedToken {
+function cachedToken(row: TokenWithOrganization, version: number) {
   const isBlocked = row.creatorBlockedAtMs !== null;
+  const principal: Principal = {
+    tokenId: row.id,
+    callerId: row.callerId,
+    organizationId: row.organizationId,
+    organizationKind: row.organizationKind,
+    scopes: new Set(row.scopes),
+    models: row.models === null ? null : new Set(row.models),
+    limits: row.limits,
+    organizationLimits: row.organizationLimits,
+    limitingBudgets: row.limitingBudgets,
+    keepsConversations: row.organizationKeepsConversations,
+    keepsResponses: row.organizationKeepsResponses,
+    pins: row.pinned,
+  };
   return {
-    principal: {
-      tokenId: row.id,
-      callerId: row.callerId,
-      organizationId: row.organizationId,
-      organizationKind: row.organizationKind,
-      scopes: new Set(row.scopes),
-      models: row.models === null ? null : new Set(row.models),
-      limits: row.limits,
-      organizationLimits: row.organizationLimits,
-      limitingBudgets: row.limitingBudgets,
-      keepsConversations: row.organizationKeepsConversations,
-      keepsResponses: row.organizationKeepsResponses,
-      pins: row.pinned,
-    },
+    principal,
     expiresAtMs: row.expiresAtMs,
     // A token with a secret ends with the person who created it.
     revoked: row.revokedAtMs !== null || (isBlocked && row.kind === "secret"),
+    /** True if it stands for a caller of an issuer whom an operator has blocked. */
     blocked: isBlocked,
     paused: row.organizationStatus !== "active",
+    /** Version of the accounts that was read before the token; the next one is another number, not a greater one. */
     version,
   };
 }

@@ -28,20 +28,16 @@ export function serveHealth(
   running: { readonly isDraining: boolean },
 ): void {
   let found: Promise<boolean> | undefined;
-  const ask = async () => {
-    try {
-      await ping();
-      return true;
-    } catch {
-      return false;
-    } finally {
-      setTimeout(() => {
-        found = undefined;
-      }, CHECK_REUSED_MS).unref();
-    }
+  const forgetLater = () => {
+    setTimeout(() => {
+      found = undefined;
+    }, CHECK_REUSED_MS).unref();
   };
   const isStoreUp = () => {
-    found ??= ask();
+    found ??= ping()
+      .then(() => true)
+      .catch(() => false)
+      .finally(forgetLater);
     return found;
   };
   for (const path of ["/healthz", "/health"]) server.get(path, async () => ({ status: "ok" }));
