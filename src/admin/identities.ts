@@ -3,14 +3,13 @@ import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/princ
 import { accessOfClaims, type ClaimedAccess, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
-import type { TokenRow } from "../stores/queries/accounts.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
 import type { Store } from "../stores/store.ts";
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import type { IssuerKeys } from "./issuer-keys.ts";
 import { type VerifiedJwt, verifyJwt } from "./jwt.ts";
 import type { Administrator } from "./sessions.ts";
-import { hashOf, identityRowOf, identityTokenId } from "./token.ts";
+import { hashOf, identityRowOf, identityTokenId, tokenRowOf } from "./token.ts";
 
 export interface IdentitiesOptions extends AuditTime {
   rows: Store["identities"];
@@ -116,16 +115,9 @@ export class Identities {
     if (this.#booked.has(key)) return key;
     if ((await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const id = identityTokenId(identity, organizationId);
-    const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, pinned: null };
-    const times = { createdAtMs: clock(), expiresAtMs: null, revokedAtMs: null, lastUsedAtMs: null };
-    const origin = {
-      kind: "identity",
-      createdBy: identity.id,
-      rotatedBy: null,
-      successorId: null,
-      callerId: id,
-    } as const;
-    const row: TokenRow = { organizationId, id, name, hash, prefix: PREFIX, ...terms, ...times, ...origin };
+    const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, expiresAtMs: null };
+    const origin = { kind: "identity", createdAtMs: clock(), createdBy: identity.id } as const;
+    const row = tokenRowOf({ organizationId, id, name, hash, prefix: PREFIX, ...terms, ...origin });
     const after = { name, prefix: PREFIX, scopes: row.scopes, issuer: identity.issuer, subject: identity.subject };
     const change = { action: "token.create", organizationId, subjectId: id, after };
     await rows.insertIdentityToken(identity, row, auditRow(SERVICE_ACTOR, change, this.#options));

@@ -68,21 +68,21 @@ type TokenFields = Pick<
   TokenRow,
   "organizationId" | "name" | "scopes" | "models" | "limits" | "createdAtMs" | "expiresAtMs"
 > &
-  Partial<Pick<TokenRow, "createdBy" | "rotatedBy" | "pinned">>;
+  Partial<Pick<TokenRow, "callerId" | "createdBy" | "rotatedBy" | "pinned">>;
 
 /** Makes the row and the secret of a token. A rotation passes the `callerId` on; otherwise it is the token's own id. */
-export function makeTokenRow(
-  random: RandomBytes,
-  fields: TokenFields & { callerId?: string },
-  id = makeId("tok", random),
-): NewSecret {
+export function makeTokenRow(random: RandomBytes, fields: TokenFields, id = makeId("tok", random)): NewSecret {
   const { token, hash, prefix } = makeToken(random);
-  const { organizationId, name, scopes, models, limits, createdAtMs, expiresAtMs } = fields;
+  return { token, row: tokenRowOf({ ...fields, id, hash, prefix, kind: "secret" }) };
+}
+
+/** Completes the row of a token that was not used yet. Takes nothing else from a row that it replaces. */
+export function tokenRowOf(fields: TokenFields & Pick<TokenRow, "id" | "hash" | "prefix" | "kind">): TokenRow {
+  const { id, organizationId, name, hash, prefix, kind, scopes, models, limits, createdAtMs, expiresAtMs } = fields;
   const { callerId = id, createdBy = null, rotatedBy = null, pinned = null } = fields;
   const terms = { scopes, models, limits, pinned, createdAtMs, expiresAtMs };
   const unused = { revokedAtMs: null, lastUsedAtMs: null, successorId: null };
-  const origin = { kind: "secret", callerId, createdBy, rotatedBy } as const;
-  return { token, row: { id, organizationId, name, hash, prefix, ...terms, ...unused, ...origin } };
+  return { id, organizationId, name, hash, prefix, ...terms, ...unused, kind, callerId, createdBy, rotatedBy };
 }
 
 /** Makes an id, such as `org_` and 20 random characters of base 36. */

@@ -81,33 +81,29 @@ const SETTINGS = [
  * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
  */
 export async function loadStoreSettings(sources: ConfigSources = {}): Promise<StoreSettings> {
-  const variables = new Variables(sources.environment ?? process.env);
+  const { flags = {}, environment = process.env } = sources;
+  const variables = new Variables(environment);
   try {
-    return await readStoreSettings(sources, variables);
+    const read = readConfigText(sources);
+    const only = SETTINGS.map(({ key }) => key);
+    const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { variables, only });
+    const found: Record<string, string | undefined> = {};
+    for (const { key, variable, flag, format } of SETTINGS) {
+      const given: [string, unknown][] = [
+        [`${file?.place([key])}: ${key}`, file?.values[key]],
+        [variable, variables.get(variable)],
+        [flag ?? "", flag && flags.dataDir],
+      ];
+      for (const [source, value] of given) {
+        if (value === undefined) continue;
+        const isFine = typeof value === "string" && value !== "" && FORMATS[format]?.test(value) === true;
+        // Throws the error of the schema.
+        if (!isFine) (await import("./mistake.ts")).checkValue(source, [key], value);
+        found[key] = String(value);
+      }
+    }
+    return { dataDir: absolute(found.dataDir ?? DEFAULT_DATA_DIRECTORY), database: found.database ?? null };
   } catch (error) {
     throw variables.masked(error);
   }
-}
-
-async function readStoreSettings(sources: ConfigSources, variables: Variables): Promise<StoreSettings> {
-  const { flags = {} } = sources;
-  const read = readConfigText(sources);
-  const only = SETTINGS.map(({ key }) => key);
-  const file = read && (await import("./file.ts")).parseFile(read.name, read.text, { variables, only });
-  const found: Record<string, string | undefined> = {};
-  for (const { key, variable, flag, format } of SETTINGS) {
-    const given: [string, unknown][] = [
-      [`${file?.place([key])}: ${key}`, file?.values[key]],
-      [variable, variables.get(variable)],
-      [flag ?? "", flag && flags.dataDir],
-    ];
-    for (const [source, value] of given) {
-      if (value === undefined) continue;
-      const isFine = typeof value === "string" && value !== "" && FORMATS[format]?.test(value) === true;
-      // Throws the error of the schema.
-      if (!isFine) (await import("./mistake.ts")).checkValue(source, [key], value);
-      found[key] = String(value);
-    }
-  }
-  return { dataDir: absolute(found.dataDir ?? DEFAULT_DATA_DIRECTORY), database: found.database ?? null };
 }
