@@ -4,7 +4,8 @@ import { BaseSequencer, type TestSpecification } from "vitest/node";
 /** The longest files, which do not delay the end of the run if they start first. Those of the first row mostly wait. */
 const LONGEST = [
   /\/test\/(crash\/(partitions|interruptions|postgres)|hostile\/attacks|shutdown)\.test/,
-  /\/test\/(memory|model|crash\/(sqlite|fuzz)|books\/histories)\.test/,
+  /\/test\/(memory|model|crash\/(sqlite|fuzz)|books\/histories|console\/accessible)\.test/,
+  /\/src\/(credits\/decide\.property|stores\/(postgres\/postgres|sqlite\/sqlite))\.test/,
   /\/test\//,
 ];
 
