@@ -9,6 +9,7 @@ import type { CreditSettings } from "./known-prices.ts";
 import { identify, type ProviderIdentity } from "./known-providers.ts";
 import type { FoundServer } from "./local-servers.ts";
 import { type Catalog, type CatalogModel, isPrefix } from "./model.ts";
+import { atPriceList, type PriceListSettings } from "./price-lists.ts";
 import { SANDBOX_PROVIDER, sandboxModels } from "./sandbox.ts";
 
 export interface CatalogSources {
@@ -19,6 +20,7 @@ export interface CatalogSources {
   /** All providers that the configuration or a key in the environment sets up. The sandbox's provider may be missing. */
   providers: readonly ProviderIdentity[];
   credits: CreditSettings;
+  priceLists?: PriceListSettings | undefined;
   sandbox?: { enabled: boolean };
   found?: readonly FoundServer[];
 }
@@ -31,8 +33,9 @@ export interface FixedCatalog extends Catalog {
 
 function fixedCatalog(
   models: readonly CatalogModel[],
-  notes: readonly string[],
   aliases: ReadonlyMap<string, CatalogModel>,
+  notes: readonly string[] = [],
+  byPriceList: ReadonlyMap<string, Catalog> = new Map(),
 ): FixedCatalog {
   const list = models.toSorted((a, b) => (a.id < b.id ? -1 : 1));
   const byId = new Map(list.map((model) => [model.id, model]));
@@ -44,7 +47,7 @@ function fixedCatalog(
     const model = byId.get(name) ?? (isPrefix(name) ? undefined : aliases.get(name));
     return model ?? prefixes.find(([prefix]) => name.startsWith(prefix))?.[1];
   };
-  return { notes, aliases, find, list: () => list };
+  return { notes, aliases, byPriceList, find, list: () => list };
 }
 
 /**
@@ -66,7 +69,18 @@ export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatal
   }
   const all = [...models.values()].map((model, _index, others) => withReplacement(model, others));
   const byId = new Map(all.map((model) => [model.id, model]));
-  return fixedCatalog(all, notes, resolveAliases(sources.aliases, byId, sources.models.length > 0));
+  const aliases = resolveAliases(sources.aliases, byId, sources.models.length > 0);
+  const byPriceList = new Map<string, Catalog>();
+  for (const [name, list] of Object.entries(sources.priceLists ?? {})) {
+    for (const id of Object.keys(list.prices)) {
+      if (!byId.has(id)) refuseMissing(`priceLists.${name}.prices`, id, byId, sources.models.length > 0);
+    }
+    const priced = all.map((model) => atPriceList(model, name, list, nowMs));
+    const at = new Map(priced.map((model) => [model.id, model]));
+    const named = [...aliases].map(([alias, { id }]) => [alias, at.get(id) as CatalogModel] as const);
+    byPriceList.set(name, fixedCatalog(priced, new Map(named)));
+  }
+  return fixedCatalog(all, aliases, notes, byPriceList);
 }
 
 /** Converts a model's replacement to its id in this catalog, if the catalog contains it. */
@@ -175,9 +189,7 @@ function resolveAliases(
     if (model !== undefined) resolved.set(alias, model);
     else if (Object.hasOwn(aliases, target)) {
       refuse(key, `found another alias, ${JSON.stringify(target)}`, `the id of the model itself, ${aliases[target]}`);
-    } else if (hasConfiguredModels || !LOCAL_SERVERS.some(({ id }) => target.startsWith(`${id}/`))) {
-      refuse(key, `found ${JSON.stringify(target)}, which is no model`, idsOf(models));
-    }
+    } else refuseMissing(key, target, models, hasConfiguredModels);
   }
   if (stated !== undefined || hasConfiguredModels) return resolved;
   for (const beginning of DEFAULT_ALIASES) {
@@ -185,6 +197,17 @@ function resolveAliases(
     if (usual !== undefined) resolved.set(`${beginning}*`, usual);
   }
   return resolved;
+}
+
+/** Throws OperatorError for the id of a model that does not exist, unless a local server may have it later. */
+function refuseMissing(
+  key: string,
+  id: string,
+  models: ReadonlyMap<string, CatalogModel>,
+  hasConfiguredModels: boolean,
+): void {
+  if (!hasConfiguredModels && LOCAL_SERVERS.some((server) => id.startsWith(`${server.id}/`))) return;
+  refuse(key, `found ${JSON.stringify(id)}, which is no model`, idsOf(models));
 }
 
 const IDS_SHOWN_MAX = 8;

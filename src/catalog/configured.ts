@@ -151,10 +151,23 @@ function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Ro
   return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, task);
 }
 
+/** Returns a route at other prices than its own. */
+export function routeAtPrices(
+  { prices: _prices, tiers: _tiers, serviceTiers: _serviceTiers, next: _next, history: _history, ...route }: Route,
+  { next, ...list }: PriceList,
+): Route {
+  const callsMost = route.callsMost ?? (hasCallPrice(list) ? CALLS_MOST_DEFAULT : undefined);
+  const own = { ...route, ...(callsMost !== undefined && { callsMost }), ...list };
+  return next === undefined ? own : { ...own, next: { ...routeAtPrices(own, next), fromMs: next.fromMs } };
+}
+
+function hasCallPrice(list: PriceList): boolean {
+  const callClasses = CALL_ROWS.filter(({ onlyIf }) => onlyIf === "callsMost").map((row) => row.class);
+  return allPrices(list).some((prices) => callClasses.some((name) => prices[name] !== undefined));
+}
+
 function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | undefined): Route {
   const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
-  const callClasses = CALL_ROWS.filter(({ onlyIf }) => onlyIf === "callsMost").map((row) => row.class);
-  const hasCallPrice = allPrices(list).some((prices) => callClasses.some((name) => prices[name] !== undefined));
   const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
   return {
     providerId: provider.id,
@@ -164,7 +177,7 @@ function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | u
     ...(contextWindow !== undefined && task !== "embedding" && { contextWindow }),
     ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
     ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
-    ...(stated !== undefined && hasCallPrice && { callsMost: CALLS_MOST_DEFAULT }),
+    ...(stated !== undefined && hasCallPrice(list) && { callsMost: CALLS_MOST_DEFAULT }),
     ...(callsMost !== undefined && { callsMost }),
     ...list,
     ...(next && { next: { ...routeAt(next, found, task), fromMs: next.fromMs } }),
@@ -198,7 +211,7 @@ interface PriceContext {
 const DAY_WORDS = "a later date than the one before it, as YYYY-MM-DD";
 
 /** Returns the price in force at a time. Throws OperatorError if a price is invalid, or none is in force yet. */
-function statedPrices(key: string, settings: PriceSettings, { nowMs, task }: PriceContext): PriceList {
+export function statedPrices(key: string, settings: PriceSettings, { nowMs, task }: PriceContext): PriceList {
   if (!Array.isArray(settings)) return readPrice(key, settings, task);
   let beforeMs = Number.NEGATIVE_INFINITY;
   let stated: DatedPrice = {};

@@ -4,7 +4,7 @@ import { sharedRun } from "../internals/shared-run.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { FixedCatalog } from "./build.ts";
 import type { FoundServer } from "./local-servers.ts";
-import { type Catalog, type CatalogModel, dearestList, type Route, toApiModel } from "./model.ts";
+import { type Catalog, type CatalogModel, toApiModel, withRoutes } from "./model.ts";
 
 export interface LiveCatalogOptions {
   /** Builds the catalog at a time, in milliseconds since 1970, with the local servers that were found. Throws OperatorError. */
@@ -76,6 +76,10 @@ export class LiveCatalog implements Catalog {
     return this.#current().aliases;
   }
 
+  get byPriceList(): ReadonlyMap<string, Catalog> {
+    return this.#current().byPriceList;
+  }
+
   /** Returns the catalog, rebuilt after midnight, so that a dated price takes effect at once and not at the next search. */
   #current(): FixedCatalog {
     const nowMs = this.#options.clock();
@@ -130,9 +134,11 @@ export class LiveCatalog implements Catalog {
 
 const NOT_RENEWED = "the catalog could not be renewed and stays as it was";
 
-function afterChange({ tiers: _tiers, ...model }: CatalogModel, atMs: number): CatalogModel {
-  const routes = model.routes.map((route): Route => (route.next?.fromMs === atMs ? route.next : route));
-  return { ...model, ...dearestList(routes), routes };
+function afterChange(model: CatalogModel, atMs: number): CatalogModel {
+  return withRoutes(
+    model,
+    model.routes.map((route) => (route.next?.fromMs === atMs ? route.next : route)),
+  );
 }
 
 /** Returns a text that changes when the catalog may change: with the date, and with the servers that were found. */

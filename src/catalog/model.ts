@@ -147,6 +147,11 @@ export function dearestList(lists: readonly PriceList[]): Pick<PriceList, "price
   return priceList(byLength);
 }
 
+/** Returns a model with other routes, at the highest prices of them. */
+export function withRoutes({ tiers: _tiers, ...model }: CatalogModel, routes: readonly Route[]): CatalogModel {
+  return { ...model, ...dearestList(routes), routes };
+}
+
 /** Returns all prices of a list, those of short prompts first, then those of its service tiers. */
 export function allPrices({ prices, tiers = [], serviceTiers = {} }: PriceList): UnitPrices[] {
   return [...tiers.map((tier) => tier.prices), prices, ...Object.values(serviceTiers).flatMap(allPrices)];
@@ -183,6 +188,8 @@ export interface Catalog {
   list(): readonly CatalogModel[];
   /** Models by their aliases; one that ends with `*` stands for all names with this beginning. */
   readonly aliases: ReadonlyMap<string, CatalogModel>;
+  /** The same models at the prices of organizations, by the names of the price lists. */
+  readonly byPriceList: ReadonlyMap<string, Catalog>;
 }
 
 /** Tells whether an alias stands for all names with this beginning. */

@@ -72,8 +72,9 @@ async function check(terminal: Terminal, flags: CommonFlags): Promise<void> {
 }
 
 /** Returns the days in the future on which configured prices take effect, in ascending order. */
-function laterDays({ models }: Pick<Config, "models">, nowMs: number): string[] {
-  const prices = models.flatMap(({ price, routes }) => [price, ...routes.map((route) => route.price)]);
+function laterDays({ models, priceLists = {} }: Pick<Config, "models" | "priceLists">, nowMs: number): string[] {
+  const ofModels = models.flatMap(({ price, routes }) => [price, ...routes.map((route) => route.price)]);
+  const prices = [...ofModels, ...Object.values(priceLists).flatMap((list) => Object.values(list.prices))];
   const days = prices.flatMap((price) => (Array.isArray(price) ? price.flatMap(({ from }) => from ?? []) : []));
   return [...new Set(days)].filter((day) => Date.parse(day) > nowMs).sort();
 }

@@ -29,7 +29,7 @@ test("The table of prices has a row for each route, tier and length of the promp
   const [heading, ...rows] = pricesTable(listed)
     .split("\n")
     .map((line) => line.split(/ {2,}/).join("|"));
-  expect(heading).toBe("MODEL|ROUTE|FROM|TIER|PROMPT|INPUT|CACHED|WRITTEN|OUTPUT|REASONING|OTHER");
+  expect(heading).toBe("MODEL|ROUTE|LIST|FROM|TIER|PROMPT|INPUT|CACHED|WRITTEN|OUTPUT|REASONING|OTHER");
   expect(rows.slice(0, 8)).toEqual([
     "m|gpu/x|usual|up to 1000|1|0.1|1|4|4|requests 0.01, searches 0.02",
     "m|gpu/x|usual|above 1000|2|0.1|2|4|4|requests 0.01, searches 0.02",
@@ -46,7 +46,15 @@ test("The JSON of the prices has the day, the service tier and the bounds of the
   const json = listed.map(routePricesJson);
   expect(json).toHaveLength(8);
   expect(json[3]).toEqual({
-    ...{ model: "m", route: "gpu/x", from: null, serviceTier: "flex", abovePromptTokens: 1000, promptTokensMax: null },
+    ...{
+      model: "m",
+      route: "gpu/x",
+      priceList: null,
+      from: null,
+      serviceTier: "flex",
+      abovePromptTokens: 1000,
+      promptTokensMax: null,
+    },
     prices: {
       ...{ input: 2, cachedInput: 0.1, cacheWrite: 2, output: 3, reasoning: 3 },
       ...{ requests: 0.01, searches: 0.02 },

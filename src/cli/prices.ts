@@ -11,7 +11,7 @@ export interface RoutePrices {
   prices: UnitPrices;
 }
 
-/** Lists all prices in force, and those that take effect on later days. */
+/** Lists all prices in force, and those that take effect on later days: those of the models, and of each price list. */
 export function listPrices(now: Catalog, later: ReadonlyMap<string, Catalog>): RoutePrices[] {
   const changes = [...later].flatMap(([day, catalog]) => {
     return pricesOfRoutes(catalog).filter(({ prices }) => prices.tier?.from === day);
@@ -24,30 +24,34 @@ function pricesOfRoutes(catalog: Catalog): RoutePrices[] {
     allPrices(route).map((prices) => {
       return { model, route: upstreamOf(route), prices: chargedPrices({ routes: [route] }, prices) };
     });
-  return catalog.list().flatMap(({ id, routes }) => routes.flatMap((route) => ofRoute(id, route)));
+  const all = [catalog, ...catalog.byPriceList.values()].flatMap((one) => one.list());
+  return all.flatMap(({ id, routes }) => routes.flatMap((route) => ofRoute(id, route)));
 }
 
 /** Formats prices for programs; null in the condition of a price that applies to all. */
 export function routePricesJson({ model, route, prices }: RoutePrices) {
-  const { from = null, serviceTier = null, abovePromptTokens = null, promptTokensMax = null } = prices.tier ?? {};
-  return { model, route, from, serviceTier, abovePromptTokens, promptTokensMax, prices: pricesJson(prices) };
+  const { list = null, from = null, serviceTier = null, ...length } = prices.tier ?? {};
+  const { abovePromptTokens = null, promptTokensMax = null } = length;
+  const tier = { priceList: list, from, serviceTier, abovePromptTokens, promptTokensMax };
+  return { model, route, ...tier, prices: pricesJson(prices) };
 }
 
 const HEADINGS = [
-  ...["MODEL", "ROUTE", "FROM", "TIER", "PROMPT"],
+  ...["MODEL", "ROUTE", "LIST", "FROM", "TIER", "PROMPT"],
   ...["INPUT", "CACHED", "WRITTEN", "OUTPUT", "REASONING", "OTHER"],
 ];
 const LEGEND = `Prices are credits per million tokens; those of requests, searches, images, characters and seconds credits each. CACHED
-and WRITTEN are input that the provider reads from its cache and writes to it. FROM is the day on which a price takes effect.`;
+and WRITTEN are input that the provider reads from its cache and writes to it. LIST is the price list of organizations, FROM the
+day on which a price takes effect.`;
 
 /** Formats prices for people. */
 export function pricesTable(rows: readonly RoutePrices[]): string {
   const cells = rows.map(({ model, route, prices }) => {
-    const { from = "", serviceTier = "usual" } = prices.tier ?? {};
+    const { list = "", from = "", serviceTier = "usual" } = prices.tier ?? {};
     const figures = pricesJson(prices);
     const classes = TOKEN_CLASSES.map((tokenClass) => String(figures[tokenClass]));
     const others = FURTHER_CLASSES.filter((name) => name in figures).map((name) => `${name} ${figures[name]}`);
-    return [model, route, from, serviceTier, promptOf(prices.tier), ...classes, others.join(", ")];
+    return [model, route, list, from, serviceTier, promptOf(prices.tier), ...classes, others.join(", ")];
   });
   return `${table(HEADINGS, cells)}\n${LEGEND}`;
 }

@@ -14,6 +14,7 @@ import {
   NumberIn,
   ONE_BILLION,
   OptionalKeys,
+  PriceLists,
   ProviderSchema,
 } from "./upstream-schema.ts";
 
@@ -218,7 +219,7 @@ export const ConfigSchema = Group({
   ),
   providers: Type.Array(ProviderSchema, { reload: true, default: [], description: "Providers of models." }),
   models: Type.Array(ModelSchema, { reload: true, default: [], description: "Models that requests can name." }),
-  ...OptionalKeys({ aliases: Aliases }),
+  ...OptionalKeys({ aliases: Aliases, priceLists: PriceLists }),
 });
 
 export type Settings = Static<typeof ConfigSchema>;
@@ -252,6 +253,8 @@ export function addDefaults(values: unknown, schema: SchemaNode): void {
       if (members[name] === undefined && member.default !== undefined) members[name] = structuredClone(member.default);
       addDefaults(members[name], member);
     }
+    const [value] = Object.values(schema.patternProperties ?? {});
+    if (value !== undefined) for (const member of Object.values(members)) addDefaults(member, value);
   }
 }
 

@@ -194,6 +194,33 @@ export const ModelSchema = Entry({
   }),
 });
 
+/** Prices of organizations, by the names of their lists. */
+export const PriceLists = Type.Record(
+  Type.String(),
+  Entry({
+    factor: DecimalText({
+      default: "1",
+      description: "Multiplies the prices of the models.",
+    }),
+    prices: Type.Record(
+      Type.String(),
+      Price("Price of the model for these organizations; the factor does not apply."),
+      {
+        default: {},
+        allowed: "ids of models, and their prices",
+        description: "Prices of single models, by their ids.",
+      },
+    ),
+  }),
+  {
+    propertyNames: { pattern: "^[a-z0-9][a-z0-9._-]{0,63}$" },
+    reload: true,
+    allowed: "names of lower-case letters, digits, dots, hyphens and underscores, and what the lists change",
+    description:
+      "Prices of organizations that an operator gives a list. `factor` multiplies the prices of all models: 0.9 is a discount of 10 %, 1.2 a markup of 20 %; 1 by default. `prices` has the price of single models by their ids, in the form of `models[].price`; the factor does not change them.",
+  },
+);
+
 /** Further names of models, by name or by the beginning of names. */
 export const Aliases = Type.Record(Type.String(), Name({ description: "ID of the model." }), {
   propertyNames: { pattern: "^[^\\s\\p{Cc}*]{0,199}[^\\s\\p{Cc}]$" },

@@ -37,6 +37,8 @@ export interface UnitPrices extends ByClass<PicoCredits> {
 
 /** The requests that prices apply to. */
 export interface PriceTier {
+  /** The price list of an organization. */
+  list?: string;
   /** YYYY-MM-DD in UTC, from which on they are in force. */
   from?: string;
   serviceTier?: string;
@@ -183,6 +185,23 @@ export function parsePrice(
   const divisor = powerOfTen(amount.scale + rate.scale + part.scale);
   const price = ceilDivide(amount.value * rate.value * factor * PICO_PER_MICRO, divisor);
   return price <= PICO_CREDITS_A_TOKEN_MAX ? price : undefined;
+}
+
+/**
+ * Multiplies prices by a decimal text, each rounded up once at the pico-credit. Returns undefined if the text is not a
+ * non-negative decimal, or a price gets above a billion credits.
+ */
+export function scaledPrices(prices: UnitPrices, factor: string): UnitPrices | undefined {
+  const by = readDecimal(factor);
+  if (by === undefined) return undefined;
+  const scaled: UnitPrices = { ...prices };
+  for (const { class: name } of PRICE_ROWS) {
+    const price = prices[name];
+    if (price === undefined) continue;
+    scaled[name] = ceilDivide(price * by.value, powerOfTen(by.scale));
+    if (scaled[name] > PICO_CREDITS_A_TOKEN_MAX) return undefined;
+  }
+  return scaled;
 }
 
 /** Returns the counts. Throws RangeError if one is not a natural number or a part exceeds its class: a defect of the caller. */
