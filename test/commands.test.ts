@@ -21,7 +21,16 @@ test("commands create, list and show organizations", async () => {
   const shown = await json("org", "show", made.id);
   expect(shown).toEqual({
     ...{ ...made, creditsUsed: 0, creditsHeld: 0 },
-    ...{ status: "active", limits: null, creditWarnings: null, daysLeft: null, createdAt: expect.any(String) },
+    ...{
+      status: "active",
+      limits: null,
+      models: null,
+      priceList: null,
+      creditWarnings: null,
+      daysLeft: null,
+      createdAt: expect.any(String),
+    },
+    ...{ externalId: null, contacts: null, note: null },
     ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false },
     tokenBounds: { max_count: 0, models: null, max_cap: null, max_days: null },
   });

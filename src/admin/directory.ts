@@ -38,7 +38,7 @@ export type Directory = ReturnType<typeof directoryOver>;
 /** Lists organizations, tokens, grants, operators and sessions for the admin API, the newest first. Throws ApiError for an invalid cursor. */
 export function directoryOver({ rows, clock }: { rows: Store["directory"]; clock: () => number }) {
   return {
-    async organizations(search: Pick<OrganizationSearch, "search" | "status"> & PageRequest) {
+    async organizations(search: Pick<OrganizationSearch, "search" | "externalId" | "status"> & PageRequest) {
       const { cursor, limit, ...filter } = search;
       const nowMs = clock();
       const page = { ...filter, id: null, spentIn: paceDays(nowMs), before: positionOf(cursor), limit: limit + 1 };
@@ -128,7 +128,8 @@ function toOrganization(row: ListedOrganization, nowMs: number): Organization {
   const { organization, balance } = row;
   const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
     organization;
-  const { countMax, models, capMax, daysMax } = organization.tokenBounds ?? NO_OWN_TOKENS;
+  const { models, priceList, externalId, contacts, note } = organization;
+  const bounds = organization.tokenBounds ?? NO_OWN_TOKENS;
   return {
     object: "organization",
     id,
@@ -136,10 +137,17 @@ function toOrganization(row: ListedOrganization, nowMs: number): Organization {
     kind,
     status,
     limits: toLimits(limits),
+    models,
+    price_list: priceList,
+    external_id: externalId,
+    contacts,
+    note,
     keeps_conversations: keepsConversations,
     keeps_responses: keepsResponses,
     pauses_allowances: pausesAllowances,
-    token_bounds: { max_count: countMax, models, max_cap: capMax, max_days: daysMax },
+    token_bounds: {
+      ...{ max_count: bounds.countMax, models: bounds.models, max_cap: bounds.capMax, max_days: bounds.daysMax },
+    },
     credits: creditsOf(balance),
     days_left: daysLeft(row, nowMs),
     credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,

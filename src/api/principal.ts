@@ -69,6 +69,10 @@ export interface Principal {
   scopes: ReadonlySet<Scope>;
   /** Allowed models; null for all. */
   models: ReadonlySet<string> | null;
+  /** Models that the organization may use, with `*` at the end for all that begin so; null for all. */
+  organizationModels: readonly string[] | null;
+  /** The organization's list of prices; null: those of the models. */
+  priceList: string | null;
   /** Limits of the token that differ from those of its organization. */
   limits: Partial<LimitSettings> | null;
   /** Limits of the organization that differ from those of the service. */

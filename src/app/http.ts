@@ -159,6 +159,7 @@ function adminServices(
     budgets,
     identityRows: store.identities,
     modelIds: () => live.catalog.list().map(({ id }) => id),
+    priceLists: async () => [...live.catalog.byPriceList.keys()],
     issuers: async () => live.config.identity.issuers,
     events,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),

@@ -69,7 +69,8 @@ export async function withWorkspace<T>(
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
   const rows = { accounts, admin, allowances, budgets, directory, events, identityRows };
   const issuers = async () => (await import("../config.ts")).loadGroup({ flags }, "identity").issuers;
-  const core = { ...rows, receiverFault, modelIds: null, issuers, book, actor: COMMAND_ACTOR };
+  const priceLists = async () => Object.keys((await import("../config.ts")).loadGroup({ flags }, "priceLists") ?? {});
+  const core = { ...rows, receiverFault, modelIds: null, priceLists, issuers, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });

@@ -4,9 +4,10 @@ import { type TASKS, type Task, taskOf, workOf } from "../api/tasks.ts";
 import type { StatedOutput } from "../api/wire.ts";
 import { isStorable, printable } from "../api/wording.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
+import { isModel } from "../credits/budgets.ts";
 import type { PromptEstimate } from "../credits/estimate.ts";
 import type { HoldFacts } from "../credits/facts.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, OperatorError } from "../errors.ts";
 import type { Provider, ProviderAnswer } from "../providers/provider.ts";
 
 /** A request as it will run: its bounds, its routes, and what its kind of answer is. */
@@ -36,15 +37,26 @@ export interface Plan {
 
 const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
 
+type ModelUser = Pick<Principal, "organizationId" | "organizationKind" | "organizationModels" | "models" | "priceList">;
+
 /** Tells whether a principal may use and see a model. */
-export function mayUse(principal: Pick<Principal, "organizationKind" | "models">, model: CatalogModel): boolean {
-  if (principal.organizationKind === "playground" && !model.playground) return false;
-  return principal.models === null || principal.models.has(model.id);
+export function mayUse({ organizationKind, organizationModels, models }: ModelUser, { id, playground }: CatalogModel) {
+  if (organizationKind === "playground" && !playground) return false;
+  if (organizationModels !== null && !organizationModels.some((pattern) => isModel(pattern, id))) return false;
+  return models === null || models.has(id);
 }
 
-/** Returns a model that a principal may use. Throws model_not_found or model_not_allowed. */
+/** Returns the models at the prices of a principal's organization. Throws internal_error if they are not configured. */
+export function catalogFor(catalog: Catalog, { priceList, organizationId }: ModelUser): Catalog {
+  const own = priceList === null ? catalog : catalog.byPriceList.get(priceList);
+  if (own !== undefined) return own;
+  const cause = new OperatorError(`priceLists: missing the list "${priceList}", which ${organizationId} has`);
+  throw new ApiError("internal_error", undefined, { cause });
+}
+
+/** Returns a model that a principal may use, at its prices. Throws model_not_found, model_not_allowed or internal_error. */
 export function modelFor(catalog: Catalog, principal: Principal, modelId: string): CatalogModel {
-  const model = catalog.find(modelId);
+  const model = catalogFor(catalog, principal).find(modelId);
   if (model === undefined) throw modelNotFound(modelId);
   if (!mayUse(principal, model)) {
     throw new ApiError("model_not_allowed", `The access token may not use the model \`${shownModel(modelId)}\`.`, {

@@ -14,6 +14,8 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     organizationKind: "standard",
     organizationStatus: "active",
     organizationLimits: null,
+    organizationModels: null,
+    priceList: null,
     organizationKeepsConversations: false,
     organizationKeepsResponses: true,
     creatorBlockedAtMs: null,

@@ -294,6 +294,8 @@ function cachedToken(row: TokenWithOrganization, version: number) {
     organizationKind: row.organizationKind,
     scopes: new Set(row.scopes),
     models: row.models === null ? null : new Set(row.models),
+    organizationModels: row.organizationModels,
+    priceList: row.priceList,
     limits: row.limits,
     organizationLimits: row.organizationLimits,
     limitingBudgets: row.limitingBudgets,

@@ -92,6 +92,8 @@ describe("tokens", () => {
       callerId: row.id,
       organizationId: row.organizationId,
       organizationLimits: null,
+      organizationModels: null,
+      priceList: null,
       keepsConversations: false,
       keepsResponses: true,
       organizationKind: "standard",

@@ -8,7 +8,6 @@ import {
   auditedBudget,
   currentUse,
   hasAmount,
-  isModel,
   METADATA_PREFIX,
   type SpendingBudget,
   windowAt,
@@ -33,6 +32,7 @@ import {
 import {
   type AccountCore,
   type Core,
+  checkModels,
   checkName,
   defined,
   found,
@@ -102,7 +102,7 @@ export const createBudget = sharedOperation({
   body: (s) => s.NewBudget,
   answer: { status: 201, description: "The budget.", schema: (s) => s.Budget },
   async handle(core, { params, body }) {
-    checkModels(core, body.selector?.models ?? []);
+    checkModels(core, "selector.models", body.selector?.models ?? []);
     return answerOf(core, await addBudget(core, params.id, body));
   },
   commands: (make) => [
@@ -187,14 +187,6 @@ async function callersOf({ accounts }: BudgetCore, organizationId: string, token
     throw invalidValue(`selector.tokens[${index}]`, shortText(tokens[index] ?? ""), "a token of the organization");
   });
   return [...new Set(callers)];
-}
-
-/** Throws invalid_value for a model that the service does not offer: the budget could match nothing. */
-function checkModels({ modelIds }: Core, models: readonly string[]): void {
-  for (const [index, pattern] of models.entries()) {
-    if (modelIds === null || modelIds().some((id) => isModel(pattern, id))) continue;
-    throw invalidValue(`selector.models[${index}]`, shortText(pattern), "a model of the service, or a beginning and *");
-  }
 }
 
 const SHOWN_MAX = 50;

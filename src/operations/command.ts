@@ -14,7 +14,7 @@ export interface CommandServices extends Core {
 }
 
 export type CommandFlags = Record<string, Flag<unknown>>;
-type ValuesOf<Own extends CommandFlags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
+export type ValuesOf<Own extends CommandFlags> = { [Name in keyof Own]: ReturnType<Own[Name]["read"]> };
 
 /** A command. Its services are those of operations, or more. */
 export interface OperationCommand<

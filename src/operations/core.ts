@@ -4,6 +4,7 @@ import type { IdentitiesOptions } from "../admin/identities.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/principal.ts";
 import type { AuditRow } from "../credits/audit.ts";
+import { isModel } from "../credits/budgets.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
@@ -17,6 +18,8 @@ export interface Core extends AuditTime, Pick<Store, "accounts" | "admin" | "all
   identityRows: Store["identities"];
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
   modelIds: (() => string[]) | null;
+  /** Returns the names of the price lists that the configuration has. */
+  priceLists(): Promise<readonly string[]>;
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;
@@ -81,6 +84,18 @@ export function checkLimits(limits: Partial<LimitSettings> | null): void {
   for (const [name, value] of Object.entries(limits ?? {})) {
     if (!Number.isSafeInteger(value) || value < 1) throw invalidValue(name, `${value}`, "an integer, 1 or more");
   }
+}
+
+/** Throws invalid_value for a model, or a beginning of models, that the service does not offer: it would match nothing. */
+export function checkModels({ modelIds }: Pick<Core, "modelIds">, param: string, models: readonly string[]): void {
+  const ids = modelIds?.();
+  const index = models.findIndex((pattern) => ids?.some((id) => isModel(pattern, id)) === false);
+  if (index < 0) return;
+  throw invalidValue(
+    `${param}[${index}]`,
+    shortText(models[index] ?? ""),
+    "a model of the service, or a beginning and *",
+  );
 }
 
 /** Throws invalid_value for metadata that a token cannot pin. */

@@ -2,10 +2,9 @@ import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { ConversationRemoval } from "../api/admin/request.ts";
-import type { LimitSettings } from "../api/principal.ts";
 import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
-import type { OrganizationUpdate } from "../stores/queries/accounts.ts";
+import type { OrganizationTerms, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
   argument,
   type CommandServices,
@@ -33,10 +32,12 @@ import {
   found,
   invalidValue,
   rowRecord,
+  stated,
   unknownOrganization,
 } from "./core.ts";
 import { creditsJson, grantCredits } from "./credits.ts";
-import { amountOf, limitSettingsOf, operation, sharedOperation } from "./operation.ts";
+import { amountOf, operation, sharedOperation } from "./operation.ts";
+import { EXTERNAL_ID, PRICE_LIST, refuseExternalId, termsOf, UPDATE } from "./organization-terms.ts";
 
 export const listOrganizations = operation({
   route: "GET /organizations",
@@ -46,14 +47,15 @@ export const listOrganizations = operation({
     s.Strict({
       ...s.PageQuery,
       search: s.Type.Optional(s.Type.String({ maxLength: 200, description: "Part of the name, or an id." })),
+      external_id: s.Type.Optional(s.ExternalId),
       status: s.Type.Optional(s.OrganizationStatus),
     }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Organization) },
-  async handle({ directory }, { who, query: { search = null, status = null }, page }) {
+  async handle({ directory }, { who, query: { search = null, external_id: externalId = null, status = null }, page }) {
     const organizationId = who?.organizationId ?? null;
-    if (organizationId === null) return directory.organizations({ search, status, ...page });
+    if (organizationId === null) return directory.organizations({ search, externalId, status, ...page });
     const own = await directory.organization(organizationId);
-    return { object: "list", data: own === undefined ? [] : [own], next_cursor: null };
+    return { object: "list", data: own === undefined ? [] : [{ ...own, note: null }], next_cursor: null };
   },
   commands: [
     command({
@@ -85,8 +87,8 @@ export const createOrganization = operation({
   summary: "Create an organization",
   body: (s) => s.NewOrganization,
   answer: { status: 201, description: "The organization.", schema: (s) => s.Organization },
-  async handle(services, { body }) {
-    const { id } = await addOrganization(services, body.name, limitSettingsOf(body.limits));
+  async handle(services, { body: { name, ...terms } }) {
+    const { id } = await addOrganization(services, name, await termsOf(services, terms));
     return found(services.directory.organization(id));
   },
   commands: [
@@ -96,10 +98,12 @@ export const createOrganization = operation({
       flags: {
         name: argument("<name>", text),
         amount: withDefault("--credits <amount>", "credits to grant to it", "0", creditsOrNone),
+        external_id: EXTERNAL_ID,
+        price_list: PRICE_LIST,
       },
       createsStore: true,
-      async run(services, { name, amount }) {
-        const { id } = await addOrganization(services, name);
+      async run(services, { name, amount, ...terms }) {
+        const { id } = await addOrganization(services, name, await termsOf(services, terms));
         if (amount > 0) await grantCredits(services, { organizationId: id, amount: amountOf("amount", amount) });
         const { json, text } = await organizationOutput(services, id);
         const { name: stored, kind, creditsTotal, creditsAvailable } = json;
@@ -110,14 +114,14 @@ export const createOrganization = operation({
 });
 
 /** Creates an organization without credits. Rejects with invalid_value. */
-export async function addOrganization(core: AccountCore, name: string, limits: Partial<LimitSettings> | null = null) {
+export async function addOrganization(core: AccountCore, name: string, terms: Partial<OrganizationTerms> = {}) {
   checkName(name);
-  checkLimits(limits);
+  checkLimits(terms.limits ?? null);
   const id = makeId("org", core.random);
-  const row = { id, name, kind: "standard", status: "active", limits, createdAtMs: core.clock() } as const;
-  const record = rowRecord(core, "organization.create", { organizationId: id, id }, { after: { name, limits } });
-  await core.accounts.insertOrganization(row, record);
-  return { ...row, keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null };
+  const after = { name, limits: null, ...stated(terms) };
+  const record = rowRecord(core, "organization.create", { organizationId: id, id }, { after });
+  const row = { ...terms, id, name, kind: "standard", createdAtMs: core.clock() } as const;
+  return (await core.accounts.insertOrganization(row, record)) ?? refuseExternalId(terms.externalId);
 }
 
 export const showOrganization = operation({
@@ -125,7 +129,10 @@ export const showOrganization = operation({
   permission: "organizations:read",
   summary: "Show an organization",
   answer: { status: 200, description: "The organization.", schema: (s) => s.Organization },
-  handle: (services, { params }) => found(services.directory.organization(params.id)),
+  async handle(services, { who, params }) {
+    const organization = await found(services.directory.organization(params.id));
+    return (who?.organizationId ?? null) === null ? organization : { ...organization, note: null };
+  },
   commands: [
     command({
       usage: "org show <id>",
@@ -166,16 +173,15 @@ export const changeOrganization = sharedOperation({
   route: "PATCH /organizations/:id",
   permission: "organizations:write",
   summary:
-    "Change an organization's name, limits or credit warnings, pause or resume it, turn the storage of its conversations or responses on or off",
+    "Change an organization's name, terms or credit warnings, pause or resume it, turn the storage of its conversations or responses on or off",
   body: (s) => s.OrganizationChange,
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
   async handle(core, { params, body }) {
-    const { name, status, limits, pauses_allowances: pausesAllowances } = body;
-    const warnings = body.credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
-    const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses } = body;
+    const { name, status, pauses_allowances: pausesAllowances, credit_warnings, ...others } = body;
+    const warnings = credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
+    const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses, ...terms } = others;
     const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
-    const settings = limits === undefined ? {} : { limits: limitSettingsOf(limits) };
-    await updateOrganization(core, params.id, { ...defined(change), ...settings });
+    await updateOrganization(core, params.id, { ...defined(change), ...(await termsOf(core, terms)) });
     if (body.credit_warnings !== undefined) await updateCreditWarnings(core, params.id, warnings);
     return found(core.directory.organization(params.id));
   },
@@ -195,6 +201,7 @@ export const changeOrganization = sharedOperation({
       flags: { id: argument("<id>", text) },
       run: (services, { id }) => changed(services, id, { status: "active" }),
     }),
+    make.command(UPDATE),
     make.command({
       usage: "org warnings <id>",
       summary: "Set the credits at which an organization is warned, in addition to shares of its last top-up",
@@ -314,7 +321,7 @@ export async function updateOrganization(core: AccountCore, id: string, wanted: 
     rowRecord(core, "organization.change", { organizationId: id, id }, { before, after }),
   );
   if (row === undefined) throw unknownOrganization(id);
-  return row;
+  return row === "taken" ? refuseExternalId(change.externalId) : row;
 }
 
 export const removeConversations = operation({

@@ -20,9 +20,9 @@ export const listModelsWithRoutes = operation({
   permission: "models:read",
   summary: "List models with their facts and prices; operators also see their routes and the health of each",
   answer: { status: 200, description: "The models.", schema: (s) => s.AdminModelList },
-  async handle({ gateway, clock }, { who, may }): Promise<AdminModelList> {
+  async handle({ gateway, clock, accounts }, { who, may }): Promise<AdminModelList> {
     // Imported here, because every command loads the list of operations.
-    const [{ priceHistory, toApiModel }, { mayUse }, { reportRoutes }] = await Promise.all([
+    const [{ priceHistory, toApiModel }, { catalogFor, mayUse }, { reportRoutes }] = await Promise.all([
       import("../catalog/model.ts"),
       import("../gateway/plan.ts"),
       import("../gateway/route-health.ts"),
@@ -30,8 +30,13 @@ export const listModelsWithRoutes = operation({
     const health = gateway.circuits.health(clock());
     const models = who?.token?.models ?? null;
     const withRoutes = may("upstreams:read");
-    const caller = { organizationKind: "standard", models: models && new Set(models) } as const;
-    const usable = gateway.catalog.list().filter((model) => withRoutes || mayUse(caller, model));
+    const organizationId = who?.organizationId ?? "";
+    const { models: organizationModels = null, priceList = null } = (await accounts.organization(organizationId)) ?? {};
+    const own = { organizationId, organizationKind: "standard", organizationModels, priceList } as const;
+    const caller = { ...own, models: models && new Set(models) };
+    const usable = catalogFor(gateway.catalog, caller)
+      .list()
+      .filter((model) => withRoutes || mayUse(caller, model));
     const data = usable.map((model) => ({
       ...toApiModel(model),
       playground: model.playground,

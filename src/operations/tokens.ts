@@ -16,7 +16,18 @@ import {
   toggle,
   withDefault,
 } from "./command.ts";
-import { type AccountCore, checkLimits, checkName, checkPins, found, rowRecord, stated } from "./core.ts";
+import {
+  type AccountCore,
+  type Core,
+  checkLimits,
+  checkName,
+  checkPins,
+  found,
+  invalidValue,
+  rowRecord,
+  shortText,
+  stated,
+} from "./core.ts";
 import { operation, organizationIn, requireOwn, sharedOperation, timeOf } from "./operation.ts";
 import { boundsOf, boundTerms, creatorIn, type OwnBounds, requireToken } from "./token-bounds.ts";
 import {
@@ -88,6 +99,7 @@ export const createToken = sharedOperation({
   },
   async handle(core, { who, body: { organization_id: organizationId, name, ...terms } }) {
     if (who !== null) requireOwn(who, organizationId);
+    checkModelIds(core, terms.models);
     const draft = { organizationId, name, ...termsOfBody(core, terms) };
     const { row, token } = await addToken(core, draft, await boundsOf(core, who));
     return { ...(await found(core.directory.token(row.id))), secret: token };
@@ -115,6 +127,14 @@ export const createToken = sharedOperation({
     }),
   ],
 });
+
+/** Throws invalid_value for a model that the service does not offer, or an alias: the token could call nothing by it. */
+function checkModelIds({ modelIds }: Pick<Core, "modelIds">, models: readonly string[] | null = null): void {
+  const ids = new Set(modelIds?.() ?? models);
+  const unknown = models?.findIndex((id) => !ids.has(id)) ?? -1;
+  if (unknown < 0) return;
+  throw invalidValue(`models[${unknown}]`, shortText(models?.[unknown] ?? ""), "the id of a model of the service");
+}
 
 export type TokenDraft = Pick<TokenTerms, "name"> & Partial<TokenTerms> & { organizationId: string };
 
@@ -164,6 +184,7 @@ export const changeToken = sharedOperation({
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
   async handle(core, { who, params, body }) {
     requireToken(who, await tokenRow(core, params.id), "changed");
+    checkModelIds(core, body.models);
     await updateToken(core, params.id, termsOfBody(core, body), await boundsOf(core, who));
     return found(core.directory.token(params.id));
   },

@@ -233,9 +233,9 @@ function toDetail(row: ListedRequest): Omit<RequestDetail, "keeps_conversations"
 
 function priceTierOf({ tier }: UnitPrices): RequestDetail["price_tier"] {
   if (tier === undefined) return null;
-  const { from = null, serviceTier = null, abovePromptTokens = null, promptTokensMax = null } = tier;
+  const { list = null, from = null, serviceTier = null, abovePromptTokens = null, promptTokensMax = null } = tier;
   const length = { above_prompt_tokens: abovePromptTokens, max_prompt_tokens: promptTokensMax };
-  return { from, service_tier: serviceTier, ...length };
+  return { price_list: list, from, service_tier: serviceTier, ...length };
 }
 
 function toEvent(event: UsageEvent): RequestDetail["events"][number] {

@@ -250,6 +250,15 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   pausesAllowances: flag("pauses_allowances"),
   /** Null: only operators create tokens. */
   tokenBounds: nullable(json<TokenBoundSettings>("token_bounds")),
+  /** Models that its tokens can call at most; null: all. */
+  models: nullable(json<string[]>("models")),
+  /** Name of the list of the configuration whose prices its requests have; null: those of the models. */
+  priceList: nullable(requiredText("price_list")),
+  /** Its id in another system, such as a billing system; unique. */
+  externalId: nullable(requiredText("external_id")),
+  /** Mail addresses. */
+  contacts: nullable(json<string[]>("contacts")),
+  note: nullable(requiredText("note")),
 });
 
 export const TOKEN = declareTable("token", ["id"], {

@@ -40,6 +40,7 @@ const TAB_OF: Record<string, string> = {
   "pages/organizations/budget-forms.tsx": "budgets",
   "pages/organizations/budgets.tsx": "budgets",
   "pages/organizations/conversations-section.tsx": "settings",
+  "pages/organizations/terms.tsx": "settings",
   "pages/tokens/bounds.tsx": "tokens",
 };
 
@@ -59,6 +60,13 @@ const OF_ORGANIZATIONS: Opening[] = [
       }),
     },
     { file: "pages/organizations/organization-forms.tsx", open: pressing("Pause") },
+    {
+      file: "pages/organizations/terms.tsx",
+      open: pressing("Edit terms", async (dialog) => {
+        await dialog.getByLabel("Contacts").fill("nobody");
+        await refused(dialog, "Save");
+      }),
+    },
     {
       file: "pages/organizations/booking-forms.tsx",
       open: pressing("Grant credits", async (dialog) => {

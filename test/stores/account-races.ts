@@ -78,6 +78,19 @@ function organizationCases({ subject, alternate, auditOf }: Nodes): void {
     }
   });
 
+  test("of organizations that take one external id concurrently, one has it", async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      const externalId = randomId("crm");
+      const ids = [await subject.organization(), await subject.organization()];
+      const made = { name: "New", kind: "standard", createdAtMs: 1, externalId } as const;
+      const outcomes = await Promise.all([
+        ...ids.map((id, index) => alternate(index).changeOrganization(id, { externalId }, recordOf(id))),
+        alternate(round).insertOrganization({ ...made, id: randomId("org") }),
+      ]);
+      expect(outcomes.filter((outcome) => typeof outcome === "object")).toMatchObject([{ externalId }]);
+    }
+  });
+
   test("the audit record of each concurrent change contains the value before it", async () => {
     const id = await subject.organization();
     const limitOf = (row: OrganizationRow | undefined) => row?.limits?.requestsPerMinute ?? null;

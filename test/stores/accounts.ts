@@ -21,8 +21,11 @@ const STRANGE_NAMES = [
   "long ".repeat(4_000),
 ];
 
+const NO_TERMS = { models: null, priceList: null, externalId: null, contacts: null, note: null };
+
 export function accountCases(subject: Subject): void {
   organizationCases(subject);
+  externalIdCases(subject);
   tokenCases(subject);
   limitCases(subject);
   tokenChangeCases(subject);
@@ -43,7 +46,7 @@ function organizationCases(subject: Subject): void {
       const organization = { id: randomId("org"), name, kind: "standard", createdAtMs: 1_790_000_000_123 } as const;
       await subject.store.accounts.insertOrganization(organization);
       const choices = { keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null };
-      const fresh = { status: "active", limits: null, ...choices };
+      const fresh = { status: "active", limits: null, ...choices, ...NO_TERMS };
       expect(await subject.store.accounts.organization(organization.id)).toEqual({ ...organization, ...fresh });
     },
   );
@@ -174,6 +177,26 @@ function limitCases(subject: Subject): void {
   });
 }
 
+function externalIdCases(subject: Subject): void {
+  test("an external id belongs to one organization, and is free again after it is removed", async () => {
+    const { accounts } = subject.store;
+    const externalId = randomId("crm");
+    const make = (id: string) =>
+      accounts.insertOrganization({ id, name: "One", kind: "standard", createdAtMs: 1, externalId });
+    const [first, second] = [randomId("org"), randomId("org")];
+    expect(await make(first)).toMatchObject({ id: first, externalId });
+    expect(await make(second)).toBeUndefined();
+    expect(await accounts.organization(second)).toBeUndefined();
+    const other = await subject.organization();
+    const change = (id: string, to: string | null) =>
+      accounts.changeOrganization(id, { externalId: to }, () => auditOf(id, id));
+    expect(await change(other, externalId)).toBe("taken");
+    expect(await change(first, externalId)).toMatchObject({ externalId });
+    expect(await change(first, null)).toMatchObject({ externalId: null });
+    expect(await change(other, externalId)).toMatchObject({ externalId });
+  });
+}
+
 function tokenCases(subject: Subject): void {
   test("a token is returned as it was written, by id and by hash", async () => {
     const { accounts } = subject.store;
@@ -196,6 +219,8 @@ function tokenCases(subject: Subject): void {
         organizationKind: "standard",
         organizationStatus: "active",
         organizationLimits: null,
+        organizationModels: null,
+        priceList: null,
         organizationKeepsConversations: false,
         organizationKeepsResponses: true,
         creatorBlockedAtMs: null,

@@ -39,7 +39,14 @@ export async function populate(subject: Subject): Promise<string> {
   const { store } = subject;
   const core = { ...store, clock: Date.now, newId: () => v7(), random: randomBytes, actor: COMMAND_ACTOR };
   const limits = { requestsPerMinute: 60 };
-  const { id: organizationId } = await addOrganization(core, "Populated", limits);
+  const terms = {
+    models: ["m*"],
+    priceList: "partners",
+    externalId: "crm-1",
+    contacts: ["a@example.com"],
+    note: "Pays late",
+  };
+  const { id: organizationId } = await addOrganization(core, "Populated", { limits, ...terms });
   const owner = { organizationId, callerId: "tok_first" };
   const item = { id: "msg_1", answerId: "resp_1", keptAtMs: core.clock(), bytes: 2, content: "{}" };
   await store.responseItems.insert(owner, [{ ...owner, ...item }]);

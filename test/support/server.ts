@@ -62,6 +62,8 @@ export const PRINCIPAL = {
   organizationKind: "standard" as const,
   scopes: new Set(SCOPES),
   models: null,
+  organizationModels: null,
+  priceList: null,
   limits: null,
   organizationLimits: null,
   limitingBudgets: [],

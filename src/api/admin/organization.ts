@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { FlagOf, NumberOf } from "../schema.ts";
+import { FlagOf, NumberOf, OptionalKeys } from "../schema.ts";
 import { Amount, ChangeOf, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
@@ -42,12 +42,49 @@ export const OwnTokenBounds = Strict({
   ),
 });
 
+export const EXTERNAL_ID_PATTERN = /^[^\p{Cc}\s]{1,200}$/u;
+export const CONTACTS_MAX = 10;
+
+/** Id of an organization in another system. */
+export const ExternalId = Type.String({
+  pattern: EXTERNAL_ID_PATTERN.source,
+  description: "Its id in another system, such as a billing system: 1 to 200 characters without spaces, unique here.",
+});
+
+/** Terms that an operator agrees with an organization, and notes of it. */
+const TERMS = {
+  limits: Nullable(Limits),
+  models: Nullable(
+    Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
+      ...{ minItems: 1, maxItems: 500 },
+      description: "Models that its tokens can call at most, with `*` at the end for all that begin so; null for all.",
+    }),
+  ),
+  price_list: Nullable(
+    Type.String({
+      ...{ minLength: 1, maxLength: 64 },
+      description: "Name of a list in the configuration's `priceLists`; null for the prices of the models.",
+    }),
+  ),
+  external_id: Nullable(ExternalId),
+  contacts: Nullable(
+    Type.Array(Type.String({ minLength: 3, maxLength: 320 }), {
+      minItems: 1,
+      maxItems: CONTACTS_MAX,
+      description: "Mail addresses.",
+    }),
+  ),
+  note: Nullable(
+    Type.String({ minLength: 1, maxLength: 2_000, description: "Only operators and auditors can read it." }),
+  ),
+};
+
 export const Organization = Entity("organization", {
   id: Id,
   name: Type.String(),
   kind: Type.Enum(["standard", "playground"]),
   status: OrganizationStatus,
-  limits: Nullable(Limits),
+  ...TERMS,
   keeps_conversations: FlagOf("True if prompts and answers are stored for some days, readable only by the operator."),
   keeps_responses: FlagOf(
     "True if items of its responses are kept for some hours, so that requests of the same token can refer to them; nobody else can read them.",
@@ -71,8 +108,9 @@ export type Organization = Static<typeof Organization>;
 
 export const NewOrganization = Strict({
   name: Name,
-  limits: Type.Optional(Nullable(Limits)),
+  ...OptionalKeys(TERMS),
 });
+export type NewOrganization = Static<typeof NewOrganization>;
 export const OrganizationChange = ChangeOf({
   name: Name,
   status: OrganizationStatus,
@@ -81,7 +119,7 @@ export const OrganizationChange = ChangeOf({
     description:
       "With `status: paused`: no month of its allowances is granted until it is resumed. Months that begin meanwhile are skipped.",
   }),
-  limits: Nullable(Limits),
+  ...TERMS,
   credit_warnings: Nullable(
     Type.Array(PositiveAmount, {
       ...{ minItems: 1, maxItems: CREDIT_WARNINGS_MAX },

@@ -89,8 +89,9 @@ export const SummedRequests = Entity("request_sum", {
 export type SummedRequests = Static<typeof SummedRequests>;
 
 const PriceTier = ObjectOf(
-  "What chose the prices of a charge among those of the route: the day from which on they are in force, the service tier, and the length of the prompt. Null if the route has the same prices for all requests.",
+  "What chose the prices of a charge among those of the route: the organization's price list, the day from which on they are in force, the service tier, and the length of the prompt. Null if the route has the same prices for all requests.",
   {
+    price_list: Nullable(TextOf("The price list of the organization.")),
     from: Nullable(Day),
     service_tier: Nullable(TextOf("The service tier that the provider reported; of images, their quality and size.")),
     above_prompt_tokens: Nullable(IntegerOf("The prompt has more tokens.")),

@@ -13,7 +13,7 @@ import { Model, ModelList } from "../../api/model.ts";
 import { refuseIf } from "../../api/validation.ts";
 import { type CatalogModel, isPrefix, toApiModel } from "../../catalog/model.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
-import { mayUse, modelNotFound } from "../../gateway/plan.ts";
+import { catalogFor, mayUse, modelNotFound } from "../../gateway/plan.ts";
 import { principalOf } from "../authentication.ts";
 import { isOfGemini, namesMessagesVersion } from "../errors.ts";
 import type { Endpoint } from "./endpoint.ts";
@@ -39,8 +39,9 @@ export const listModels: Endpoint = {
   },
 };
 
-function modelsFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model[] {
+function modelsFor(gateway: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model[] {
   const principal = principalOf(request);
+  const catalog = catalogFor(gateway.catalog, principal);
   const aliases = [...catalog.aliases].filter(([alias]) => !isPrefix(alias));
   const named = [...catalog.list().map((model) => [model.id, model] as const), ...aliases];
   const models = named.filter(([, model]) => mayUse(principal, model) && belongs(model));
@@ -65,11 +66,12 @@ export const retrieveModel: Endpoint = {
 };
 
 /** Returns the model of a path. Throws model_not_found if the caller may not use it, or it does not belong into a format. */
-function modelFor({ catalog }: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model {
+function modelFor(gateway: Gateway, request: FastifyRequest, belongs: (model: CatalogModel) => boolean): Model {
   const { "*": id } = request.params as { "*": string };
   request.modelName = id;
-  const model = catalog.find(id);
-  if (model === undefined || !mayUse(principalOf(request), model) || !belongs(model)) throw modelNotFound(id);
+  const principal = principalOf(request);
+  const model = catalogFor(gateway.catalog, principal).find(id);
+  if (model === undefined || !mayUse(principal, model) || !belongs(model)) throw modelNotFound(id);
   return toApiModel(model, id);
 }
 

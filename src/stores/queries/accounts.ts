@@ -1,10 +1,10 @@
-import { type LimitingBudget, type LimitSettings, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
+import { type LimitingBudget, type LimitSettings, PLAYGROUND_ID, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
 import { ADMIN_SESSION, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
-import { flag, json, nullable, number, oneOf } from "../fields.ts";
+import { flag, json, nullable, number, oneOf, requiredText } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
 import { allOf, isAsRead, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
@@ -16,8 +16,13 @@ import { type TokenUpdate, writeTokenTerms } from "./token-changes.ts";
 export type OrganizationRow = RowOf<typeof ORGANIZATION>;
 /** Fields of an organization to change; absent fields stay unchanged. */
 export type OrganizationUpdate = Partial<Pick<OrganizationRow, (typeof CHANGEABLE)[number]>>;
+/** Terms that an operator agrees with an organization, and notes of it. */
+export type OrganizationTerms = Pick<
+  OrganizationRow,
+  "limits" | "models" | "priceList" | "externalId" | "contacts" | "note"
+>;
 export type NewOrganizationRow = Pick<OrganizationRow, "id" | "name" | "kind" | "createdAtMs"> &
-  Partial<Pick<OrganizationRow, "limits">>;
+  Partial<OrganizationTerms>;
 
 export type TokenRow = RowOf<typeof TOKEN>;
 /** The spending cap of a token, and what all tokens of its rotations hold and have spent. */
@@ -48,30 +53,32 @@ export function accountRows(database: Database) {
   };
 }
 
+const WITHOUT_TERMS = {
+  status: "active",
+  ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null },
+  ...{ limits: null, models: null, priceList: null, externalId: null, contacts: null, note: null },
+} as const;
+const EMPTY_BALANCE = {
+  ...{ granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n, nextChangeAtMs: null, closedBeforeMs: null },
+  ...{ budgetVersion: 0, topUp: 0n, warnAt: null, announced: null },
+};
+
 function organizations(database: Database) {
-  const { findRow, findRows, write, writeIf } = database;
+  const { findRow, findRows, writeIf } = database;
   return {
-    /** Writes the organization and its empty balance. */
-    async insertOrganization({ id, name, kind, limits = null, createdAtMs }: NewOrganizationRow, audit?: AuditRow) {
-      const choices = {
-        limits,
-        keepsConversations: false,
-        keepsResponses: true,
-        pausesAllowances: false,
-        tokenBounds: null,
-      };
-      const nothing = { granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n };
-      const organization = { id, name, kind, status: "active", createdAtMs, ...choices } as const;
-      await write([
-        ORGANIZATION.insert(organization),
-        BALANCE.insert({
-          organizationId: id,
-          ...nothing,
-          ...{ nextChangeAtMs: null, closedBeforeMs: null, budgetVersion: 0 },
-          ...{ topUp: 0n, warnAt: null, announced: null },
-        }),
-        ...recordOf(audit, { organization: [organization], balance: [{ id, createdAtMs, warnAt: null }] }),
-      ]);
+    /**
+     * Writes an organization and its empty balance. Returns the organization; undefined if another one has its `externalId`, then
+     * nothing is written.
+     */
+    async insertOrganization(made: NewOrganizationRow, audit?: AuditRow): Promise<OrganizationRow | undefined> {
+      const organization: OrganizationRow = { ...WITHOUT_TERMS, ...made };
+      const { id, createdAtMs } = organization;
+      const balance = BALANCE.insert({ organizationId: id, ...EMPTY_BALANCE });
+      const inserted = sql`
+        ${ORGANIZATION.insert(organization)} on conflict (external_id) where external_id is not null do nothing`;
+      const record = recordOf(audit, { organization: [organization], balance: [{ id, createdAtMs, warnAt: null }] });
+      const required = organization.externalId === null ? [inserted] : [TAKE_TURN, inserted];
+      return (await writeIf(required, [balance, ...record])) ? organization : undefined;
     },
     /** Writes the thresholds of credits at which an organization is warned. Returns false if it does not exist. */
     changeCreditWarnings(id: string, warnAt: readonly MicroCredits[] | null, audit: AuditRow): Promise<boolean> {
@@ -84,17 +91,21 @@ function organizations(database: Database) {
     /**
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
      * different fields are all preserved. `auditOf` makes the audit record from those fields before and after; if none
-     * differs, nothing is written. Returns the changed organization, undefined if it does not exist.
+     * differs, nothing is written. Returns the changed organization, undefined if it does not exist, and "taken" if another one
+     * has its new `externalId`.
      */
     async changeOrganization(
       id: string,
       change: OrganizationUpdate,
       auditOf: (before: OrganizationUpdate, after: OrganizationUpdate) => AuditRow,
-    ): Promise<OrganizationRow | undefined> {
+    ): Promise<OrganizationRow | "taken" | undefined> {
+      const { externalId = null } = change;
       for (;;) {
         const [row] = await database.find(sql`select * from organization where id = ${id}`);
         if (row === undefined) return undefined;
         const old = ORGANIZATION.fromRecord(row);
+        const isTaken = sql`select id from organization as other where external_id = ${externalId} and other.id <> ${id}`;
+        if (externalId !== null && (await database.find(isTaken)).length > 0) return "taken";
         const isChanged = (field: keyof OrganizationUpdate) =>
           change[field] !== undefined && JSON.stringify(change[field]) !== JSON.stringify(old[field]);
         const fields = CHANGEABLE.filter(isChanged);
@@ -102,12 +113,14 @@ function organizations(database: Database) {
         // Written only if the previous values are still those that were read; otherwise read again.
         const update = sql`
           update organization set ${ORGANIZATION.set(pick(change, fields))}
-          where id = ${id} and ${isAsRead(ORGANIZATION.columnsOf(CHANGEABLE), row)}`;
+          where id = ${id} and ${isAsRead(ORGANIZATION.columnsOf(CHANGEABLE), row)}
+            and not exists (${isTaken})`;
         const resumes = old.pausesAllowances && change.pausesAllowances === false;
         const skips = resumes ? await skipsOfMonths(database, id) : [];
         const changed = pick(change, fields);
         const record = recordOf(auditOf(pick(old, fields), changed), { organization: [{ id, ...changed }] });
-        if (await writeIf([update], [...skips, ...record])) return { ...old, ...change };
+        const required = fields.includes("externalId") ? [TAKE_TURN, update] : [update];
+        if (await writeIf(required, [...skips, ...record])) return { ...old, ...change };
       }
     },
   };
@@ -121,7 +134,15 @@ const CHANGEABLE = [
   "keepsResponses",
   "pausesAllowances",
   "tokenBounds",
+  "models",
+  "priceList",
+  "externalId",
+  "contacts",
+  "note",
 ] as const;
+
+/** Locks a row that every store has, so that changes of external ids see each other: one of two waits for the other. */
+const TAKE_TURN = sql`update organization set name = name where id = ${PLAYGROUND_ID}`;
 
 function pick(values: OrganizationUpdate, fields: readonly (keyof OrganizationUpdate)[]): OrganizationUpdate {
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
@@ -136,7 +157,7 @@ function tokens({ find, findRow, findRows }: Database) {
   const withOrganization = async (condition: Sql): Promise<TokenWithOrganization | undefined> => {
     const [row] = await find(sql`
       select token.*, organization.kind as organization_kind, organization.status as organization_status,
-        organization.limits as organization_limits,
+        organization.limits as organization_limits, organization.models as organization_models, organization.price_list,
         organization.keeps_conversations as organization_keeps_conversations,
         organization.keeps_responses as organization_keeps_responses,
         (select max(blocked_at) from identity where id in (token.created_by, token.rotated_by)) as creator_blocked_at,
@@ -267,6 +288,8 @@ const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationKind: oneOf("organization_kind", ["standard", "playground"]),
   organizationStatus: oneOf("organization_status", ["active", "paused"]),
   organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
+  organizationModels: nullable(json<string[]>("organization_models")),
+  priceList: nullable(requiredText("price_list")),
   organizationKeepsConversations: flag("organization_keeps_conversations"),
   organizationKeepsResponses: flag("organization_keeps_responses"),
   /** Set while the person who created or rotated it, or whom it stands for, is blocked. */

@@ -20,8 +20,10 @@ interface NewestFirst {
 export interface OrganizationSearch extends NewestFirst {
   /** Null: every one. */
   id: string | null;
-  /** Part of the name, or a whole id. */
+  /** Part of the name, or a whole id, own or external. */
   search: string | null;
+  /** Absent or null: every one. */
+  externalId?: string | null;
   status: OrganizationRow["status"] | null;
   /** Days to add up charges of: the first milliseconds of the first one, and of the first one after them. */
   spentIn: { fromDay: number; toDay: number };
@@ -100,12 +102,13 @@ export function directoryRows({ read, readRows }: Database) {
   };
 }
 
-function organizationQuery({ id, search, status, before, limit, spentIn }: OrganizationSearch) {
+function organizationQuery({ id, search, externalId = null, status, before, limit, spentIn }: OrganizationSearch) {
   const days = sql`usage_day where usage_day.organization_id = organization.id and dimension = 'model'
     and day >= ${spentIn.fromDay} and day < ${spentIn.toDay}`;
   const wanted = allOf(
-    equal({ "organization.id": id, "organization.status": status }),
-    search !== null && sql`(organization.id = ${search} or ${contains("organization.name", search)})`,
+    equal({ "organization.id": id, "organization.external_id": externalId, "organization.status": status }),
+    search !== null &&
+      sql`(organization.id = ${search} or external_id = ${search} or ${contains("organization.name", search)})`,
     isBefore("organization", before),
   );
   return sql`

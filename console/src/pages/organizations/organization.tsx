@@ -25,6 +25,7 @@ import { ConversationsSection } from "./conversations-section.tsx";
 import { Balance, CreditsSection } from "./credits.tsx";
 import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
 import { Statement } from "./statement.tsx";
+import { TermsCard } from "./terms.tsx";
 
 export function OrganizationPage({ id }: { id: string }) {
   const query = useSteady(useQuery(organizationQuery(id)));
@@ -132,6 +133,7 @@ function TabContent({ tab, organization }: { tab: Tab; organization: Organizatio
 function Settings({ organization }: { organization: Organization }) {
   return (
     <>
+      {organization.kind === "standard" && <TermsCard organization={organization} />}
       <ConversationsSection organization={organization} />
       <Card title="About">
         <Facts

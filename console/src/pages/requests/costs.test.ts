@@ -26,12 +26,12 @@ test("Parts with a price of their own and calls have lines, and the line of a cl
 });
 
 test("The price tier of a charge names the length of the prompt, the service tier and the day, as far as they chose it.", () => {
-  const none = { from: null, service_tier: null, above_prompt_tokens: null, max_prompt_tokens: null };
+  const none = { price_list: null, from: null, service_tier: null, above_prompt_tokens: null, max_prompt_tokens: null };
   expect(tierText({ ...none, max_prompt_tokens: 200_000 })).toBe("prompts of at most 200,000 tokens");
   expect(tierText({ ...none, above_prompt_tokens: 1000, max_prompt_tokens: 2000 })).toBe(
     "prompts of more than 1,000 and at most 2,000 tokens",
   );
-  expect(tierText({ ...none, above_prompt_tokens: 1000, service_tier: "flex", from: "2027-01-01" })).toBe(
-    "prompts of more than 1,000 tokens, service tier flex, in force since 2027-01-01",
-  );
+  expect(
+    tierText({ ...none, above_prompt_tokens: 1000, service_tier: "flex", from: "2027-01-01", price_list: "own" }),
+  ).toBe("prompts of more than 1,000 tokens, service tier flex, price list own, in force since 2027-01-01");
 });

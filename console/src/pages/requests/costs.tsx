@@ -80,7 +80,7 @@ function retryText({ of, credited }: NonNullable<RequestDetail["retry"]>): React
 
 /** Explains which of a route's prices were charged: "prompts of more than 200,000 tokens, service tier flex". */
 export function tierText(tier: NonNullable<RequestDetail["price_tier"]>): string {
-  const { from, service_tier, above_prompt_tokens: above, max_prompt_tokens: max } = tier;
+  const { price_list, from, service_tier, above_prompt_tokens: above, max_prompt_tokens: max } = tier;
   const lengths = [
     ...(above === null ? [] : [`more than ${formatCount(above)}`]),
     ...(max === null ? [] : [`at most ${formatCount(max)}`]),
@@ -88,6 +88,7 @@ export function tierText(tier: NonNullable<RequestDetail["price_tier"]>): string
   return [
     ...(lengths.length === 0 ? [] : [`prompts of ${lengths.join(" and ")} tokens`]),
     ...(service_tier === null ? [] : [`service tier ${service_tier}`]),
+    ...(price_list === null ? [] : [`price list ${price_list}`]),
     ...(from === null ? [] : [`in force since ${from}`]),
   ].join(", ");
 }

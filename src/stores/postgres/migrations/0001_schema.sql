@@ -12,8 +12,15 @@ CREATE TABLE organization (
   keeps_conversations bigint NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
   keeps_responses     bigint NOT NULL DEFAULT 1 CHECK (keeps_responses IN (0, 1)),
   pauses_allowances   bigint NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused'),
-  token_bounds        text
+  token_bounds        text,
+  models              text,
+  price_list          text COLLATE "C",
+  external_id         text COLLATE "C",
+  contacts            text,
+  note                text
 );
+
+CREATE UNIQUE INDEX organization_external_id ON organization (external_id) WHERE external_id IS NOT NULL;
 
 -- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
 -- rotations to this one.
@@ -554,7 +561,7 @@ CREATE TRIGGER token_changed
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER organization_changed
-  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations, keeps_responses ON organization
+  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations, keeps_responses, models, price_list ON organization
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session

@@ -12,8 +12,15 @@ CREATE TABLE organization (
   keeps_conversations INTEGER NOT NULL DEFAULT 0 CHECK (keeps_conversations IN (0, 1)),
   keeps_responses     INTEGER NOT NULL DEFAULT 1 CHECK (keeps_responses IN (0, 1)),
   pauses_allowances   INTEGER NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status = 'paused'),
-  token_bounds        TEXT
+  token_bounds        TEXT,
+  models              TEXT,
+  price_list          TEXT,
+  external_id         TEXT,
+  contacts            TEXT,
+  note                TEXT
 ) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX organization_external_id ON organization (external_id) WHERE external_id IS NOT NULL;
 
 -- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
 -- rotations to this one.
@@ -556,7 +563,7 @@ BEGIN
 END;
 
 CREATE TRIGGER organization_changed
-  AFTER UPDATE OF kind, status, limits, keeps_conversations, keeps_responses ON organization
+  AFTER UPDATE OF kind, status, limits, keeps_conversations, keeps_responses, models, price_list ON organization
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;

@@ -1,0 +1,94 @@
+import { targetFault } from "../admin/receivers.ts";
+import {
+  CONTACTS_MAX,
+  EXTERNAL_ID_PATTERN,
+  type NewOrganization,
+  type Organization,
+} from "../api/admin/organization.ts";
+import { OperatorError } from "../errors.ts";
+import type { OrganizationTerms } from "../stores/queries/accounts.ts";
+import { argument, facts, line, list, optional, text, toggle, type ValuesOf } from "./command.ts";
+import { type Core, checkModels, defined, invalidValue, shortText, stated } from "./core.ts";
+import { limitSettingsOf } from "./operation.ts";
+
+export const EXTERNAL_ID = optional("--external-id <id>", "its id in another system, unique here", (given, name) => {
+  if (EXTERNAL_ID_PATTERN.test(given)) return given;
+  throw new OperatorError(`${name} is ${shortText(given)}, but must be 1 to 200 characters without spaces.`);
+});
+export const PRICE_LIST = optional(
+  "--price-list <name>",
+  "list of the configuration's priceLists with its prices",
+  text,
+);
+
+/** Converts the terms of a body. Rejects with invalid_value. */
+export async function termsOf(
+  core: Pick<Core, "modelIds" | "priceLists">,
+  { limits, models, price_list: priceList, external_id: externalId, contacts, note }: Partial<NewOrganization>,
+): Promise<Partial<OrganizationTerms>> {
+  checkModels(core, "models", models ?? []);
+  checkContacts(contacts ?? []);
+  const names = typeof priceList === "string" ? await core.priceLists() : [];
+  if (typeof priceList === "string" && !names.includes(priceList)) {
+    const allowed = names.length === 0 ? "absent: the configuration has no priceLists" : `one of: ${names.join(", ")}`;
+    throw invalidValue("price_list", shortText(priceList), allowed);
+  }
+  const terms = defined({ models, priceList, externalId, contacts, note });
+  return limits === undefined ? terms : { ...terms, limits: limitSettingsOf(limits) };
+}
+
+function checkContacts(contacts: readonly string[]): void {
+  if (contacts.length > CONTACTS_MAX) {
+    throw invalidValue("contacts", `a list of ${contacts.length}`, `a list of at most ${CONTACTS_MAX}`);
+  }
+  for (const [index, target] of contacts.entries()) {
+    if (targetFault({ format: "mail", target }, null) === undefined) continue;
+    throw invalidValue(`contacts[${index}]`, shortText(target), "a mail address such as ada@example.com");
+  }
+}
+
+/** Throws invalid_value for the external id of another organization. */
+export function refuseExternalId(externalId: string | null = null): never {
+  throw invalidValue("external_id", shortText(externalId ?? ""), "one that no other organization has");
+}
+
+const UPDATE_FLAGS = {
+  id: argument("<id>", text),
+  name: optional("--name <name>", "its name", text),
+  models: list(
+    "--model <id...>",
+    "models that its tokens can call, in place of the present ones; prefix*: all that begin so",
+  ),
+  allModels: toggle("--all-models", "let it use every model"),
+  price_list: PRICE_LIST,
+  noPriceList: toggle("--no-price-list", "give it the prices of the models"),
+  external_id: EXTERNAL_ID,
+  noExternalId: toggle("--no-external-id", "remove its external id"),
+  contacts: list("--contact <address...>", "mail addresses, in place of the present ones"),
+  note: optional("--note <text>", "note that only operators and auditors read", line),
+  noNote: toggle("--no-note", "remove its note"),
+};
+
+/** The command that changes an organization's name and terms. */
+export const UPDATE = {
+  usage: "org update <id>",
+  summary: "Change an organization; terms without a flag stay as they are",
+  flags: UPDATE_FLAGS,
+  call({ id, allModels, noPriceList, noExternalId, noNote, ...terms }: ValuesOf<typeof UPDATE_FLAGS>) {
+    if (allModels && terms.models !== null) throw new OperatorError("--model and --all-models exclude each other.");
+    const body = {
+      ...stated(terms),
+      ...(allModels && { models: null }),
+      ...(noPriceList && { price_list: null }),
+      ...(noExternalId && { external_id: null }),
+      ...(noNote && { note: null }),
+    };
+    if (Object.keys(body).length > 0) return { params: { id }, body };
+    throw new OperatorError("Nothing to change: name at least one term.");
+  },
+  text: ({ id, name, models, price_list, external_id, contacts, note }: Organization) =>
+    facts({
+      ...{ id, name, models: models?.join(", ") ?? "all", "price list": price_list ?? "none" },
+      ...{ "external id": external_id ?? "none", contacts: contacts?.join(", ") ?? "none", note: note ?? "none" },
+    }),
+};
