@@ -4,8 +4,10 @@ import { isPublicHost } from "../api/chat/image-address.ts";
 import type { Config } from "../config.ts";
 import type { Circuits } from "../gateway/circuit.ts";
 import type { Ledger } from "../ledger/ledger.ts";
+import { createScrub } from "../providers/scrub.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
+import type { Log } from "../telemetry/logger.ts";
 import { createOutage } from "../telemetry/outage.ts";
 import { Dispatcher, type Sender } from "../warnings/dispatcher.ts";
 import { mailSender } from "../warnings/mail.ts";
@@ -34,7 +36,7 @@ export async function createWarnings(
 ): Promise<Dispatcher> {
   const allowsPrivate = () => live.config.warnings.allowPrivateAddresses;
   const webhooks = webhookSender({ allowsPrivate, clock });
-  const mail = await createMail(warnings);
+  const mail = await createMail(warnings, log);
   const texts = {
     begins: "warnings cannot be delivered, because the store cannot be used: retried every second",
     lasts: "warnings still cannot be delivered",
@@ -79,8 +81,8 @@ interface WatchParts {
   ledger: Pick<Ledger, "status">;
 }
 
-async function createMail({ smtp, mailFrom }: WarningSettings): Promise<Sender> {
+async function createMail({ smtp, mailFrom }: WarningSettings, log: Log): Promise<Sender> {
   if (smtp === undefined || mailFrom === undefined) return mailSender(undefined);
   const { createTransport } = await loadOptional("warnings.smtp needs", "nodemailer", () => import("nodemailer"));
-  return mailSender({ createTransport, url: smtp, from: mailFrom });
+  return mailSender({ createTransport, createScrub, url: smtp, from: mailFrom, log });
 }

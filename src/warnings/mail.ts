@@ -1,6 +1,8 @@
-import type { createTransport, Transporter } from "nodemailer";
+import type { createTransport, SendMailOptions, Transporter } from "nodemailer";
 import { isoTime } from "../api/time.ts";
+import { printable } from "../api/wording.ts";
 import { isLoopback } from "../config/formats.ts";
+import type { Log } from "../telemetry/logger.ts";
 import type { EventMessage, Sender } from "./dispatcher.ts";
 
 const TIMEOUT_MS = 15_000;
@@ -11,44 +13,70 @@ export interface MailOptions {
   /** smtps://, or smtp:// with STARTTLS, which only a server on this machine may lack. */
   url: string;
   from: string;
+  /** Makes what removes private text from the server's answers: people of organizations read them, too. */
+  createScrub(texts: { secrets: readonly string[]; names: readonly string[] }): (text: string) => string;
+  log: Log;
 }
 
 /** Sends events by mail, all that are due in one. Undefined: mail is not configured, and every attempt fails. */
 export function mailSender(options: MailOptions | undefined): Sender {
-  const transport = options && openTransport(options);
+  const mail = options && { ...options, transport: openTransport(options), scrub: scrubOf(options) };
   return {
     itemsMax: MESSAGES_MAX,
     isDigest: true,
-    async send({ target: to }, messages) {
-      if (transport === undefined) return { isDelivered: false, result: "warnings.smtp is not set" };
+    async send({ id: receiverId, target: to }, messages) {
+      if (mail === undefined) return { isDelivered: false, result: "warnings.smtp is not set" };
+      const { transport, from, scrub, url, log } = mail;
       try {
-        const { accepted, response } = await transport.sendMail({ from: options?.from, to, ...mailOf(messages) });
-        return { isDelivered: (accepted?.length ?? 0) > 0, result: (response ?? "").slice(0, 200) };
+        const { accepted, response } = await transport.sendMail({ from, to, ...mailOf(messages) });
+        return { isDelivered: (accepted?.length ?? 0) > 0, result: printable(response ?? "", 200) };
       } catch (error) {
-        const code = error instanceof Error && "code" in error ? ` (${String(error.code)})` : "";
-        return { isDelivered: false, result: `the mail was not sent${code}` };
+        const result = `the mail was not sent ${scrub(reasonOf(error))}`;
+        log.warn({ receiverId, server: new URL(url).host, result }, "a warning mail was not sent");
+        return { isDelivered: false, result };
       }
     },
-    close: async () => transport?.close(),
+    close: async () => mail?.transport.close(),
   };
 }
 
+/** Returns the code of a failure and the server's answer. The code of the system or of TLS says more than that of nodemailer. */
+function reasonOf(error: unknown): string {
+  const { originalCode, code, response, reason, message } = error as Partial<Record<string, unknown>>;
+  return `(${originalCode ?? code}): ${response ?? reason ?? message}`;
+}
+
+function loginOf(url: string): { user: string; pass: string } {
+  const { username, password } = new URL(url);
+  return { user: decodeURIComponent(username), pass: decodeURIComponent(password) };
+}
+
+function scrubOf({ createScrub, url }: MailOptions) {
+  const { user, pass } = loginOf(url);
+  // As AUTH PLAIN and AUTH LOGIN send them.
+  const encoded = [`\0${user}\0${pass}`, pass].map((text) => Buffer.from(text).toString("base64"));
+  return createScrub({ secrets: [pass, ...encoded], names: [user] });
+}
+
 function openTransport({ createTransport, url }: MailOptions): Transporter {
-  const { protocol, hostname, port, username, password } = new URL(url);
+  const { protocol, hostname, port, username } = new URL(url);
   const secure = protocol === "smtps:";
   return createTransport({
     ...{ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) || (secure ? 465 : 587), secure },
     requireTLS: !secure && !isLoopback(hostname),
-    ...(username !== "" && { auth: { user: decodeURIComponent(username), pass: decodeURIComponent(password) } }),
+    ...(username !== "" && { auth: loginOf(url) }),
     ...{ connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS },
   } as Parameters<typeof createTransport>[0]);
 }
 
-function mailOf(messages: readonly EventMessage[]): Record<"subject" | "text" | "html", string> {
-  const lines = messages.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
+function mailOf(messages: readonly EventMessage[]): SendMailOptions {
+  const sorted = messages.toSorted((one, other) => one.event.madeAtMs - other.event.madeAtMs);
+  const lines = sorted.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
   const [first] = lines;
   const rows = lines.map(({ at, kind, text }) => `<li><p>${escaped(text)}</p><small>${at}, ${kind}</small></li>`);
   return {
+    // RFC 3834: no out-of-office reply answers it.
+    headers: { "Auto-Submitted": "auto-generated" },
     subject:
       lines.length === 1 ? `Tollgate: ${(first?.text ?? "").slice(0, 150)}` : `Tollgate: ${lines.length} warnings`,
     text: lines.map(({ at, kind, text }) => `${text}\n(${at}, ${kind})\n`).join("\n"),

@@ -3,6 +3,7 @@ import { createTransport } from "nodemailer";
 import { SMTPServer } from "smtp-server";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
 import { type EventRow, eventOf } from "../../src/credits/warnings.ts";
+import { createScrub } from "../../src/providers/scrub.ts";
 import type { ReceiverRow } from "../../src/stores/queries/events.ts";
 import type { EventMessage } from "../../src/warnings/dispatcher.ts";
 import { mailSender } from "../../src/warnings/mail.ts";
@@ -25,7 +26,8 @@ const server = new SMTPServer({
   disabledCommands: ["STARTTLS"],
   allowInsecureAuth: true,
   onAuth({ username, password }, _session, callback) {
-    if (password !== "p@ss word") return callback(new Error("Invalid password"));
+    const encoded = Buffer.from(`\0${username}\0${password}`).toString("base64");
+    if (password !== "p@ss word") return callback(new Error(`Invalid:\r\n${password} ${encoded} at mail.example.com`));
     callback(null, { user: username ?? "" });
   },
   onRcptTo({ address }, _session, callback) {
@@ -53,12 +55,17 @@ const RECEIVER: ReceiverRow = {
   ...{ secrets: [], createdAtMs: 1, failingSinceMs: null, disabledAtMs: null },
 };
 const never = new AbortController().signal;
-function message(text: string): EventMessage {
-  const event: EventRow = eventOf("receiver.test", { organizationId: null, nowMs: 0, period: [text] }, {});
+function message(text: string, nowMs = 0): EventMessage {
+  const event: EventRow = eventOf("receiver.test", { organizationId: null, nowMs, period: [text] }, {});
   return { id: text, event, text };
 }
-function senderOf(url: string) {
-  return mailSender({ createTransport, url, from: "tollgate@example.com" });
+let warned: object[];
+beforeEach(() => {
+  warned = [];
+});
+function senderOf(url: string, create = createTransport) {
+  const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warned.push(fields) };
+  return mailSender({ createTransport: create, createScrub, url, from: "tollgate@example.com", log });
 }
 
 test("one event is one mail, in plain text and HTML, with the text as its subject", async () => {
@@ -71,40 +78,53 @@ test("one event is one mail, in plain text and HTML, with the text as its subjec
   expect(envelope).toEqual({ user: "user", from: "tollgate@example.com", to: ["ops@example.com"], isEncrypted: false });
   expect(content).toMatch(/^Subject: Tollgate: Acme <& co>: 5 credits are left\.$/m);
   expect(content).toContain("Acme <& co>: 5 credits are left.\r\n(1970-01-01T00:00:00.000Z, receiver.test)");
+  expect(content).toMatch(/^Auto-Submitted: auto-generated\r$/m);
   expect(content).toContain("Content-Type: text/html");
   expect(content).toContain("Acme &#60;&#38; co&#62;: 5 credits are left.");
 });
 
-test("many events are one digest", async () => {
+test("many events are one digest, the oldest event first", async () => {
   const sender = senderOf(`smtp://127.0.0.1:${port}`);
   const texts = Array.from({ length: 30 }, (_, index) => `Warning ${index}.`);
-  expect(await sender.send(RECEIVER, texts.map(message), never)).toMatchObject({ isDelivered: true });
+  const messages = texts.map((text, index) => message(text, index)).sort((one, other) => (one.id < other.id ? 1 : -1));
+  expect(await sender.send(RECEIVER, messages, never)).toMatchObject({ isDelivered: true });
   await sender.close();
   expect(mails).toHaveLength(1);
   expect(mails[0]?.content).toContain("Subject: Tollgate: 30 warnings");
-  for (const text of texts) expect(mails[0]?.content).toContain(text);
+  // Long lines are broken.
+  const content = (mails[0]?.content ?? "").replaceAll("=\r\n", "");
+  const [plain, html] = [content.slice(0, content.indexOf("text/html")), content.slice(content.indexOf("text/html"))];
+  for (const part of [plain, html]) expect(part.match(/Warning \d+\./g)).toEqual(texts);
 });
 
-test("a refusal, a wrong password and an absent server fail, without the password in the result", async () => {
+test("a failure has its code and the server's answer on one line, without the login and the server's names", async () => {
   const attempt = async (url: string, target = RECEIVER.target) => {
     const sender = senderOf(url);
     const { isDelivered, result } = await sender.send({ ...RECEIVER, target }, [message("x")], never);
     await sender.close();
-    return [isDelivered, result];
+    expect(isDelivered).toBe(false);
+    expect(warned.splice(0)).toEqual([{ receiverId: "rcv_a", server: url.replace(/.*[/@]/, ""), result }]);
+    return result;
   };
-  expect(await attempt(`smtp://127.0.0.1:${port}`, "nobody@example.com")).toEqual([
-    false,
-    "the mail was not sent (EENVELOPE)",
-  ]);
-  expect(await attempt(`smtp://user:wrong@127.0.0.1:${port}`)).toEqual([false, "the mail was not sent (EAUTH)"]);
+  expect(await attempt(`smtp://127.0.0.1:${port}`, "nobody@example.com")).toBe(
+    "the mail was not sent (EENVELOPE): 550 No such mailbox",
+  );
+  expect(await attempt(`smtp://user:not%20the%20password@127.0.0.1:${port}`)).toBe(
+    "the mail was not sent (EAUTH): 535 Invalid: [removed] [removed] at [removed]",
+  );
+  expect(await attempt(`smtps://127.0.0.1:${port}`)).toBe(
+    "the mail was not sent (ERR_SSL_WRONG_VERSION_NUMBER): wrong version number",
+  );
   const free = createServer();
   await new Promise<void>((resolve) => free.listen(0, "127.0.0.1", resolve));
   const { port: closed } = free.address() as AddressInfo;
   await new Promise<void>((resolve) => free.close(() => resolve()));
-  expect(await attempt(`smtp://127.0.0.1:${closed}`)).toEqual([
-    false,
-    expect.stringMatching(/^the mail was not sent \((ECONNECTION|ESOCKET|ECONNREFUSED)\)$/),
-  ]);
+  expect(await attempt(`smtp://127.0.0.1:${closed}`)).toBe(
+    "the mail was not sent (ECONNREFUSED): connect ECONNREFUSED [removed]",
+  );
+  expect(await attempt("smtp://mail.invalid:25")).toMatch(
+    /^the mail was not sent \((ENOTFOUND|EAI_AGAIN)\): getaddrinfo \w+ \[removed\]$/,
+  );
   expect(mails).toEqual([]);
 });
 
@@ -131,7 +151,7 @@ test("a certificate that no authority has signed is refused, and so is a server 
     return createTransport(given);
   }) as unknown as typeof createTransport;
   for (const url of ["smtp://mail.example.com", "smtp://localhost:2525", "smtps://[2001:db8::1]"]) {
-    await mailSender({ createTransport: recording, url, from: "a@example.com" }).close();
+    await senderOf(url, recording).close();
   }
   expect(options).toMatchObject([
     { host: "mail.example.com", port: 587, secure: false, requireTLS: true },
