@@ -114,7 +114,10 @@ export class OpenIdSignIn {
       return { claims: { ...more, ...stated }, signOutUrl };
     } catch (error) {
       const { issuer } = settings;
-      this.#options.log.warn({ issuer, err: error }, "a sign-in with an identity provider failed");
+      this.#options.log.warn(
+        { issuer, err: error, ...mismatchOf(error) },
+        "a sign-in with an identity provider failed",
+      );
       if (isAway(error)) throw unavailable(settings, error);
       return refusal("rejected_response", refusalText(settings, error), labelOf(settings));
     }
@@ -248,6 +251,19 @@ function refusalText(settings: IssuerSettings, error: unknown): string {
   if (typeof code !== "string") return `The answer of ${label} is not valid. Start again.`;
   const text = typeof description === "string" ? `${code}: ${description}` : code;
   return `${label} refused the sign-in: ${printable(text, REASON_CHARACTERS_MAX)}`;
+}
+
+/** Returns which claim of an ID token the library refused, and why. The nonce is a secret of a browser. */
+function mismatchOf(error: unknown): Record<string, string> {
+  let facts = error;
+  while (facts instanceof Error) facts = facts.cause;
+  if (!isObject(facts) || typeof facts.claim !== "string" || !isObject(facts.claims)) return {};
+  const { claim, claims, expected, now } = facts;
+  if (claim === "nonce") return { claim };
+  const [wanted, actual] = [expected ?? now, claims[claim]].map((value) =>
+    printable(JSON.stringify(value) ?? "nothing", REASON_CHARACTERS_MAX),
+  );
+  return { claim, [expected === undefined ? "now" : "expected"]: wanted ?? "", actual: actual ?? "" };
 }
 
 /** Tests whether a provider did not answer, or with a failure of its own. */

@@ -49,6 +49,14 @@ test("a known failure is logged with its causes, without a stack and without oth
   });
 });
 
+test("a cause that is no error is left out: it may hold anything", () => {
+  const err = new Error("unexpected claim", { cause: { claims: { email: "SECRET" } } });
+  expect(logged("info", (log) => log.error({ err }, "m"))[0]?.err).toEqual({
+    name: "Error",
+    message: "unexpected claim",
+  });
+});
+
 test("a defect is logged with its code positions, without any content of the request", () => {
   const quoting = new Error("broken\n    at SECRET (file:///x.ts:1:2)");
   const [line] = logged("info", (log) => log.error({ defect: quoting }, "m"));

@@ -141,8 +141,13 @@ function errorFacts(error: unknown, withFrames: boolean): object {
     ...(!(error instanceof SyntaxError) && { message: shortened(message) }),
     ...("code" in error && { code: String(error.code) }),
     ...(withFrames && { stack: framesOf(stack, message) }),
-    ...(cause !== undefined && { cause: errorFacts(cause, withFrames) }),
+    ...(isLoggable(cause) && { cause: errorFacts(cause, withFrames) }),
   };
+}
+
+/** Objects without a name of an error may contain anything, such as the claims of a person. */
+function isLoggable(cause: unknown): boolean {
+  return cause instanceof Error || (cause !== undefined && typeof cause !== "object");
 }
 
 function shortened(text: string): string {
