@@ -2,6 +2,8 @@ import type { AuditEntry } from "../api/admin/reports.ts";
 import type { ActorKind } from "../api/admin/roles.ts";
 import { isoTime } from "../api/time.ts";
 import type { AuditRow } from "../credits/audit.ts";
+import { timeOfId } from "../credits/request-id.ts";
+import { invalidCursor } from "../errors.ts";
 import type { AuditFilter } from "../stores/queries/admin.ts";
 import type { Store } from "../stores/store.ts";
 import { type Page, type PageRequest, pageOf } from "./directory.ts";
@@ -53,6 +55,7 @@ export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<Store["
     record: (actor: Actor, change: Change) => rows.insertAudit(auditRow(actor, change, time)),
     /** Lists entries, the newest first; the cursor is the id of the last entry of the page before. */
     async entries({ cursor, limit, ...filter }: AuditFilter & PageRequest): Promise<Page<AuditEntry>> {
+      if (cursor !== null && timeOfId(cursor) === undefined) throw invalidCursor();
       const found = await rows.audit({ ...filter, before: cursor, limit: limit + 1 });
       return pageOf(found, limit, toEntry, ({ id }) => id);
     },

@@ -100,6 +100,12 @@ export function positionOf(cursor: string | null): { createdAtMs: number; id: st
   return { createdAtMs: Number(createdAt), id };
 }
 
+/** Returns a cursor that is the id of an entry, with the prefix of its kind. Throws ApiError for any other text. */
+export function idCursor(cursor: string | null, kind: string): string | null {
+  if (cursor !== null && !new RegExp(`^${kind}_[0-9a-z]+$`).test(cursor)) throw invalidCursor();
+  return cursor;
+}
+
 /** Builds a page from up to one row more than it holds; that row shows that there is another page. */
 export function pageOf<Row, Entry>(
   rows: Row[],

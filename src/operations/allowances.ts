@@ -1,4 +1,4 @@
-import { pageOf } from "../admin/directory.ts";
+import { idCursor, pageOf } from "../admin/directory.ts";
 import { makeId } from "../admin/token.ts";
 import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
@@ -16,8 +16,8 @@ export const listAllowances = sharedOperation({
   summary: "List an organization's allowances, including those that have ended",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Allowance) },
-  async handle({ allowances }, { params: { id: organizationId }, page: { cursor: after, limit } }) {
-    const rows = await allowances.list({ organizationId, after, limit: limit + 1 });
+  async handle({ allowances }, { params: { id: organizationId }, page: { cursor, limit } }) {
+    const rows = await allowances.list({ organizationId, after: idCursor(cursor, "allowance"), limit: limit + 1 });
     return pageOf(rows, limit, allowanceAnswer, ({ id }) => id);
   },
   commands: (make) => [

@@ -1,4 +1,4 @@
-import { pageOf, toIdentity } from "../admin/directory.ts";
+import { idCursor, pageOf, toIdentity } from "../admin/directory.ts";
 import { identityRowOf, idOfPerson } from "../admin/token.ts";
 import type { Identity } from "../api/admin/operator.ts";
 import { command, jsonOf, required, toggle } from "./command.ts";
@@ -12,7 +12,11 @@ export const listIdentities = sharedOperation({
   query: (s) => s.Strict({ ...s.PageQuery, status: s.Type.Optional(s.Type.Enum(["active", "blocked"])) }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Identity) },
   async handle({ identityRows }, { query: { status }, page: { cursor, limit } }) {
-    const rows = await identityRows.identities({ after: cursor, limit: limit + 1, status: status ?? null });
+    const rows = await identityRows.identities({
+      after: idCursor(cursor, "idn"),
+      limit: limit + 1,
+      status: status ?? null,
+    });
     return pageOf(rows, limit, toIdentity, ({ id }) => id);
   },
   commands: (make) => [
