@@ -51,10 +51,10 @@ export function targetFault(
   if (isMailAddress(target))
     return "expected an https:// address; to send mail, set the format to mail (--format mail)";
   const url = URL.parse(target);
-  if (url === null || !/^https?:$/.test(url.protocol)) return "expected an https:// address";
+  const expected = `expected an https:// address${isAllowedHost === null ? ", or an http:// address on this machine" : ""}`;
+  if (url === null || !/^https?:$/.test(url.protocol)) return expected;
   if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";
-  if (url.protocol === "http:" && !(isAllowedHost === null && isLoopback(url.hostname)))
-    return "expected an https:// address";
+  if (url.protocol === "http:" && !(isAllowedHost === null && isLoopback(url.hostname))) return expected;
   if (isAllowedHost === null || isAllowedHost(url.hostname)) return undefined;
   return "expected a public host; warnings.allowPrivateAddresses allows others";
 }

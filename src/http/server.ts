@@ -134,7 +134,8 @@ function createFastify(options: ServerOptions): FastifyInstance {
     requestIdHeader: false,
     schemaController: { compilersFactory: NO_COMPILERS },
     // Clients join base URLs and paths in different ways, so trailing and repeated slashes are ignored.
-    routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true },
+    // Fastify's router would take a long id for an unknown path.
+    routerOptions: { ignoreTrailingSlash: true, ignoreDuplicateSlashes: true, maxParamLength: 65_536 },
     clientErrorHandler: parseErrorHandler(newRequestId),
     requestTimeout: REQUEST_TIMEOUT_MS,
     return503OnClosing: false,
