@@ -92,6 +92,17 @@ test("a command prints what retention would remove, and another one removes it",
   database.close();
 });
 
+test("deliveries are listed with their organization and their text", async () => {
+  const place = ["--data-dir", join(directory, "deliveries")];
+  const { id: organization } = await json("org", "create", "Warned", ...place);
+  const target = "https://hooks.example.com/";
+  const { id } = await json("receiver", "create", "--name", "Own", "--org", organization, "--target", target, ...place);
+  await json("receiver", "test", id, ...place);
+  const { stdout } = await run("receiver", "deliveries", "--receiver", id, ...place);
+  expect(stdout).toMatch(/^ID +RECEIVER +ORGANIZATION +KIND +CREATED +STATE +ATTEMPTS +RESULT +TEXT\n/);
+  expect(stdout).toMatch(new RegExp(`^dlv_\\S+ +${id} +${organization} .* This is a test event\\.$`, "m"));
+});
+
 test("a command refuses the receivers that the service refuses", async () => {
   const create = (target: string, ...words: string[]) => [
     "receiver",

@@ -246,11 +246,13 @@ export const listDeliveries = sharedOperation({
       columns: {
         ID: ({ id }) => id,
         RECEIVER: ({ receiver_id }) => receiver_id,
+        ORGANIZATION: ({ organization_id }) => organization_id ?? "-",
         KIND: ({ kind }) => kind,
         CREATED: ({ created_at }) => created_at,
         STATE: ({ state }) => state,
         ATTEMPTS: ({ attempts }) => attempts,
         RESULT: ({ result }) => result ?? "-",
+        TEXT: ({ text }) => text,
       },
     }),
   ],

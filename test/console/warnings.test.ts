@@ -176,10 +176,16 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     await dialog().getByRole("button", { name: "Add receiver" }).click();
     await shownSecret();
     await row("Customer").getByText("Credits low").waitFor();
-    const { body } = await admin.call<{ data: object[] }>("GET", "/receivers");
+    const { body } = await admin.call<{ data: { id: string }[] }>("GET", "/receivers");
     expect(body.data).toMatchObject([
       { organization_id: organizationId, name: "Customer", format: "slack", kinds: ["credits.low"] },
     ]);
+    await admin.call("POST", `/receivers/${body.data[0]?.id}/test`);
+    await page.goto("/warnings");
+    const { name } = (await admin.call<{ name: string }>("GET", `/organizations/${organizationId}`)).body;
+    const deliveries = page.getByRole("table", { name: "Deliveries" });
+    await deliveries.getByRole("columnheader", { name: "Organization" }).waitFor();
+    await deliveries.getByRole("row").filter({ hasText: "Test event" }).getByRole("link", { name }).waitFor();
   });
 
   test("An auditor sees all receivers, without buttons that change them.", async () => {

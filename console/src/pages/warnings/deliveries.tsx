@@ -16,7 +16,7 @@ import type { Column } from "../../ui/table.tsx";
 import { Ago } from "../../ui/values.tsx";
 import { Choice, useFilters } from "../filters.tsx";
 import { kindLabel } from "./kinds.ts";
-import { receiverPath } from "./receivers.tsx";
+import { EventsOf, receiverPath } from "./receivers.tsx";
 
 const STATES = {
   waiting: { label: "Waiting", tone: "warn" },
@@ -33,7 +33,7 @@ interface DeliveriesProps {
 
 /** Deliveries of the last 30 days with the result of their last attempt, the newest first. */
 export function Deliveries({ receiverId = "", receivers }: DeliveriesProps) {
-  const { may } = useAccess();
+  const { may, isServiceWide } = useAccess();
   const [{ state }, setFilters] = useFilters(["state"]);
   const [replayed, setReplayed] = useState<WarningDelivery | null>(null);
   const filter = { receiver_id: receiverId, state };
@@ -58,6 +58,7 @@ export function Deliveries({ receiverId = "", receivers }: DeliveriesProps) {
         caption="Deliveries"
         list={list}
         columns={columnsOf({
+          isServiceWide,
           ...(receiverId === "" && { nameOf }),
           ...(may("receivers:write") && { onReplay: setReplayed }),
         })}
@@ -79,12 +80,14 @@ export function Deliveries({ receiverId = "", receivers }: DeliveriesProps) {
 }
 
 interface ColumnChoices {
+  /** True for people who see the events of all organizations. */
+  isServiceWide: boolean;
   /** Absent: the receiver is not shown. */
   nameOf?: (receiverId: string) => string;
   onReplay?: (delivery: WarningDelivery) => void;
 }
 
-function columnsOf({ nameOf, onReplay }: ColumnChoices): Column<WarningDelivery>[] {
+function columnsOf({ isServiceWide, nameOf, onReplay }: ColumnChoices): Column<WarningDelivery>[] {
   const columns: (Column<WarningDelivery> | false | undefined)[] = [
     { head: "Time", cell: ({ created_at }) => <Ago at={created_at} /> },
     {
@@ -95,6 +98,10 @@ function columnsOf({ nameOf, onReplay }: ColumnChoices): Column<WarningDelivery>
           <span className="small faint wrap-anywhere">{text}</span>
         </span>
       ),
+    },
+    isServiceWide && {
+      head: "Organization",
+      cell: ({ organization_id }) => (organization_id === null ? "–" : <EventsOf id={organization_id} />),
     },
     nameOf && {
       head: "Receiver",
