@@ -20,6 +20,8 @@ const counter = (figures: Partial<BudgetCounter>): BudgetCounter => ({
 describe("the words of a budget", () => {
   test("The coverage names tokens, models and metadata, and a budget without a selector covers all requests.", () => {
     expect(coverageLabel({ tokens: null, models: null, metadata: null })).toBe("All requests");
+    const metadata = { team: ["\u202emoc.live", "\u05d0\u05d1", "web"] };
+    expect(coverageLabel({ metadata })).toBe("Requests with team \uFFFDmoc.live, \u2068\u05d0\u05d1\u2069 or web");
     const selector = {
       tokens: ["tok_1", "tok_2"],
       models: ["sandbox/*"],

@@ -25,20 +25,29 @@ export function coverageLabel({ tokens, models, metadata }: Selector, nameOf: Na
   const parts = [
     tokens && `of ${alternatives(tokens.map(nameOf))}`,
     models && `for ${alternatives(models)}`,
-    ...Object.entries(metadata ?? {}).map(([key, values]) => `with ${key} ${alternatives(values)}`),
+    ...Object.entries(metadata ?? {}).map(([key, values]) => `with ${isolated(key)} ${alternatives(values)}`),
   ].filter((part) => typeof part === "string");
   return parts.length === 0 ? "All requests" : `Requests ${parts.join(", ")}`;
 }
 
+const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]/;
+
+/** Keeps a text that callers chose from turning round the words beside it. */
+function isolated(text: string): string {
+  const shown = text.replace(/\p{Bidi_Control}/gu, "\uFFFD");
+  return RIGHT_TO_LEFT.test(shown) ? `\u2068${shown}\u2069` : shown;
+}
+
 /** Joins texts as alternatives: `a, b or c`. */
-function alternatives(texts: readonly string[]): string {
+function alternatives(chosen: readonly string[]): string {
+  const texts = chosen.map(isolated);
   return texts.length < 2 ? texts.join("") : `${texts.slice(0, -1).join(", ")} or ${texts.at(-1)}`;
 }
 
 /** Describes the values that have the whole amount and the limits of a budget for themselves. */
 export function eachLabel(each: string): string {
   const isMetadata = each.startsWith(METADATA_PREFIX);
-  return isMetadata ? `each value of ${each.slice(METADATA_PREFIX.length)}` : `each ${each}`;
+  return isMetadata ? `each value of ${isolated(each.slice(METADATA_PREFIX.length))}` : `each ${each}`;
 }
 
 /** Describes what a counter has spent and holds, exactly. */
