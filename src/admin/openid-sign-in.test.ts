@@ -57,6 +57,7 @@ beforeAll(async () => {
 });
 afterAll(() => server?.close());
 
+const warned: object[] = [];
 function createSignIn(further: object = {}) {
   nowMs = Date.now();
   metadata = {};
@@ -74,7 +75,7 @@ function createSignIn(further: object = {}) {
     identities: { insertIdentity: async () => {}, identity: async () => undefined },
     clock: () => nowMs,
     random: randomBytes,
-    log: { debug() {}, info() {}, warn() {}, error() {} },
+    log: { debug() {}, info() {}, warn: (fields) => warned.push(fields), error() {} },
   });
 }
 
@@ -138,6 +139,18 @@ describe("an ID token", () => {
     expect(await outcomeOf(forged())).toMatchObject(REJECTED);
   });
 
+  test.each([
+    ["iss", { iss: "https://login.example" }, { expected: "ISSUER", actual: '"https://login.example"' }],
+    ["aud", { aud: ["another"], name: "Ada" }, { expected: '"tollgate"', actual: '["another"]' }],
+    ["exp", { exp: 1_000 }, { now: expect.stringMatching(/^\d{10}$/), actual: "1000" }],
+    ["nonce", { nonce: "n" }, {}],
+  ])("the log has the claim %s that was refused, with its value and no other claim", async (claim, claims, facts) => {
+    createSignIn();
+    expect(await outcomeOf({ claims })).toMatchObject(REJECTED);
+    const values = "expected" in facts && facts.expected === "ISSUER" ? { ...facts, expected: `"${issuer}"` } : facts;
+    expect(warned.at(-1)).toEqual({ issuer, err: expect.any(Error), claim, ...values });
+  });
+
   test("one with `alg: none` is refused, even if the metadata list it", async () => {
     createSignIn();
     const { url, secret } = await signIn.begin(issuer, REDIRECT_URI);
@@ -189,6 +202,12 @@ describe("a person", () => {
     const preferred_username = `Ada\n${"x".repeat(500)}`;
     const outcome = await outcomeOf({ claims: { preferred_username } });
     expect(outcome).toMatchObject({ person: { name: expect.stringMatching(/^Ada\uFFFDx{196}…$/) } });
+  });
+
+  test("an invisible name is passed over, and a name cannot turn round the text beside it", async () => {
+    createSignIn();
+    const claims = { preferred_username: "\u200b\u200b", name: "\u202emoc.live" };
+    expect(await outcomeOf({ claims })).toMatchObject({ person: { name: "\uFFFDmoc.live" } });
   });
 });
 

@@ -20,10 +20,22 @@ export function shown(value: unknown): string {
   return printable(String(value), SHOWN_CHARACTERS_MAX);
 }
 
-/** Replaces control characters and lone surrogates, and shortens a text to a length. */
+/** A character that is seen: none of space, and none that fonts leave out. */
+const SEEN = "[^\\s\\p{Default_Ignorable_Code_Point}\\u2800]";
+/** Pattern of names and notes that other people read. Controls of the direction could turn round what they read. */
+export const LINE = `^(?=.*${SEEN})[^\\p{Cc}\\p{Zl}\\p{Zp}\\p{Bidi_Control}]{1,200}$`;
+export const LINE_WORDS =
+  "1 to 200 characters on one line, some of them visible, and no controls of the text direction";
+
+/** Tells whether a text has a character that is seen. */
+export function isSeen(text: string): boolean {
+  return new RegExp(SEEN, "u").test(text);
+}
+
+/** Replaces control characters, those of the text direction and lone surrogates, and shortens a text to a length. */
 export function printable(text: string, charactersMax: number): string {
   const cut = text.length > charactersMax ? `${text.slice(0, charactersMax)}…` : text;
-  return cut.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}]/gu, "\uFFFD");
+  return cut.toWellFormed().replace(/[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, "\uFFFD");
 }
 
 /** Tells whether both stores can keep a text as it is: UTF-8 has no half of a surrogate pair, PostgreSQL's text no NUL. */

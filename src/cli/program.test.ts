@@ -114,7 +114,7 @@ describe("an invalid value exits with 1 and prints one line", () => {
     ]),
     [
       ["credits", "grant", "1", "--org", "o", "--reference", "a\nb", ...data],
-      'tollgate: --reference is "a\\nb", but must be 1 to 200 characters on one line.',
+      'tollgate: --reference is "a\\nb", but must be 1 to 200 characters on one line, some of them visible, and no controls of the text direction.',
     ],
     [
       ["credits", "grant", "1", "--org", "o", "--expires", "30d", ...data],

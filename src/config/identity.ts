@@ -2,7 +2,7 @@ import { ORGANIZATION_ROLES, type Role } from "../api/admin/roles.ts";
 import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { type Pins, PLAYGROUND_ID } from "../api/principal.ts";
-import { printable } from "../api/wording.ts";
+import { isSeen, printable } from "../api/wording.ts";
 import type { Path } from "./file.ts";
 import type { IssuerSettings } from "./identity-schema.ts";
 
@@ -57,7 +57,7 @@ function pinnedValue(claim: unknown): string | null {
 /** Returns how people know an account. An address counts only if its issuer has verified it. */
 export function nameOfClaims(claims: JsonObject): string {
   const names = [claims.email_verified === true ? claims.email : null, claims.preferred_username, claims.name];
-  const name = names.find((one) => typeof one === "string" && one !== "") ?? claims.sub;
+  const name = names.find((one) => typeof one === "string" && isSeen(one)) ?? claims.sub;
   return printable(String(name), NAME_CHARACTERS_MAX);
 }
 

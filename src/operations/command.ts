@@ -1,5 +1,6 @@
 import type { Page, PageRequest } from "../admin/directory.ts";
 import { isoTime, parseTime } from "../api/time.ts";
+import { LINE, LINE_WORDS } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
@@ -171,7 +172,6 @@ export function toggle(usage: string, description: string): Flag<boolean> {
 /** Longest time for which a secret that was replaced stays valid: 30 days. */
 export const OVERLAP_SECONDS_MAX = 2_592_000;
 const UNIT_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
-const LINE = /^[^\p{Cc}]{1,200}$/u;
 const DURATION = /^(\d{1,6})([smhdw])$/;
 const DURATION_WORDS = "a number with s, m, h, d or w, such as 90m or 30d";
 const DATE_WORDS = "a date as YYYY-MM-DD (from 00:00 UTC on), or a time such as 2030-01-31T18:00:00Z";
@@ -213,7 +213,7 @@ export function wordOf<const Word extends string>(words: readonly Word[]): Parse
 
 /** Checks a text of one line. */
 export function line(text: string, name: string): string {
-  return LINE.test(text) ? text : refuse(name, text.slice(0, 60), "1 to 200 characters on one line");
+  return new RegExp(LINE, "u").test(text) ? text : refuse(name, text.slice(0, 60), LINE_WORDS);
 }
 
 /** Parses the time for which an old secret stays valid, such as `1h` or `0`. */

@@ -3,6 +3,7 @@ import type { Directory, Page, PageRequest } from "../admin/directory.ts";
 import type { IdentitiesOptions } from "../admin/identities.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/principal.ts";
+import { LINE, LINE_WORDS } from "../api/wording.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import { isModel } from "../credits/budgets.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
@@ -41,7 +42,7 @@ export function rowRecord(
   return auditRow(actor, { action, organizationId, subjectId, ...change }, time);
 }
 
-const NAME = /^(?=.*\S)[^\p{Cc}\p{Zl}\p{Zp}]{1,200}$/u;
+const NAME = new RegExp(LINE, "u");
 const PAGE_ROWS = 500;
 
 /** Returns the error for a resource that does not exist, or belongs to another organization. */
@@ -76,7 +77,7 @@ export async function knownOrganization({ accounts }: Pick<Core, "accounts">, id
 /** Throws invalid_value for a name that is empty, too long or not on one line. */
 export function checkName(name: string): void {
   if (NAME.test(name)) return;
-  throw invalidValue("name", shortText(name), "1 to 200 characters on one line, not all of them spaces");
+  throw invalidValue("name", shortText(name), LINE_WORDS);
 }
 
 /** Throws invalid_value for a limit that is not an integer above 0. */

@@ -269,6 +269,50 @@ describe("input", () => {
         const { status } = await operator(service).call("GET", `${path.replace(":id", mine.id)}?${query}`);
         expect([query, status]).toEqual([query, 400]);
       }
+      // The counters of a budget are in the order of their values, and any text is a position among them.
+      for (const cursor of path.endsWith("/:budget_id") ? [] : ["abc", "{}", "99999", "idn_", "idn_A"]) {
+        const sent = `${path.replace(":id", mine.id)}?cursor=${encodeURIComponent(cursor)}`;
+        const { status, body } = await operator(service).call<{ error: unknown }>("GET", sent);
+        const message = "Invalid 'cursor': use the `next_cursor` of the previous page.";
+        expect([cursor, status, body.error]).toEqual([cursor, 400, expect.objectContaining({ message })]);
+      }
     },
   );
+
+  test("names and notes that nobody can see, or that turn round the text beside them, are refused", async () => {
+    const client = operator(service);
+    const own = `/organizations/${mine.id}`;
+    const sent: [string, string, object][] = [
+      ["/organizations", "name", {}],
+      ["/tokens", "name", { organization_id: mine.id }],
+      ["/operators", "name", { role: "operator" }],
+      [`${own}/budgets`, "name", { amount: 1, window: "day", selector: {} }],
+      ["/receivers", "name", { format: "webhook", target: "https://example.com/" }],
+      [`${own}/grants`, "reference", { amount: 1 }],
+      [`${own}/allowances`, "reference", { amount: 1 }],
+      [`${own}/revocations`, "note", { amount: 1 }],
+      [`${own}/credits`, "note", { amount: 1 }],
+    ];
+    for (const [path, field, body] of sent) {
+      for (const text of ["   ", "\u200b\u200b\u200b", "\u2800", "\u202emoc.live", "a\u2066b", "a\u2028b"]) {
+        const { status, body: answer } = await client.call<{ error: unknown }>("POST", path, { ...body, [field]: text });
+        const error = { code: "invalid_value", param: field };
+        expect([path, text, status, answer.error]).toEqual([path, text, 400, expect.objectContaining(error)]);
+      }
+    }
+    for (const name of [
+      "\u05e9\u05dc\u05d5\u05dd",
+      "\ud83d\udc69\u200d\ud83d\udcbb team",
+      "\u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645",
+    ]) {
+      expect([name, (await client.call("POST", "/organizations", { name })).status]).toEqual([name, 201]);
+    }
+  });
+
+  test("an id of any length is an id that does not exist", async () => {
+    for (const length of [100, 101, 5_000]) {
+      const { status } = await operator(service).call("GET", `/organizations/${"x".repeat(length)}`);
+      expect([length, status]).toEqual([length, 404]);
+    }
+  });
 });

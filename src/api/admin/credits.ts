@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
+import { LINE, LINE_WORDS } from "../wording.ts";
 import {
   Amount,
   Entity,
@@ -15,15 +16,13 @@ import {
 } from "./common.ts";
 import { Credits } from "./organization.ts";
 
-const LINE = "^[^\\p{Cc}]{1,200}$";
 const Reference = Nullable(
   Type.String({
     pattern: LINE,
-    description:
-      "1 to 200 characters on one line: the purpose. A reference of an organization takes effect once; the same reference with other terms is rejected.",
+    description: `${LINE_WORDS}: the purpose. A reference of an organization takes effect once; the same reference with other terms is rejected.`,
   }),
 );
-const Note = Nullable(Type.String({ pattern: LINE, description: "1 to 200 characters on one line: the reason." }));
+const Note = Nullable(Type.String({ pattern: LINE, description: `${LINE_WORDS}: the reason.` }));
 
 export const Grant = Entity("grant", {
   id: Id,
