@@ -194,7 +194,7 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     const reader = await visit(browser, service);
     await signIn(reader.page, auditor.token);
     await reader.page.getByRole("link", { name: "Warnings", exact: true }).click();
-    await reader.page.getByRole("link", { name: "Customer" }).waitFor();
+    await reader.page.getByRole("region", { name: "Receivers" }).getByRole("link", { name: "Customer" }).waitFor();
     await reader.page.getByRole("link", { name: "Service" }).click();
     await reader.page.getByText(`${new URL(target).origin}/secr…`).waitFor();
     expect(await reader.page.content()).not.toContain("secret-path");
@@ -210,7 +210,7 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     await owning.page.context().addCookies([{ name, value, url: service.url }]);
     await owning.page.goto("/warnings");
     const main = owning.page.getByRole("main");
-    await main.getByRole("link", { name: "Customer" }).waitFor();
+    await main.getByRole("region", { name: "Receivers" }).getByRole("link", { name: "Customer" }).waitFor();
     expect(await main.getByRole("link", { name: "Service" }).count()).toBe(0);
     await main.getByRole("button", { name: "Add receiver" }).click();
     const form = owning.page.getByRole("dialog");
