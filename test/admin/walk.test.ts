@@ -295,7 +295,10 @@ describe("input", () => {
     ];
     for (const [path, field, body] of sent) {
       for (const text of ["   ", "\u200b\u200b\u200b", "\u2800", "\u202emoc.live", "a\u2066b", "a\u2028b"]) {
-        const { status, body: answer } = await client.call<{ error: unknown }>("POST", path, { ...body, [field]: text });
+        const { status, body: answer } = await client.call<{ error: unknown }>("POST", path, {
+          ...body,
+          [field]: text,
+        });
         const error = { code: "invalid_value", param: field };
         expect([path, text, status, answer.error]).toEqual([path, text, 400, expect.objectContaining(error)]);
       }
