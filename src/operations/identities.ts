@@ -11,12 +11,8 @@ export const listIdentities = sharedOperation({
   summary: "List the people and callers whom issuers identified, and those who are blocked",
   query: (s) => s.Strict({ ...s.PageQuery, status: s.Type.Optional(s.Type.Enum(["active", "blocked"])) }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Identity) },
-  async handle({ identityRows }, { query: { status }, page: { cursor, limit } }) {
-    const rows = await identityRows.identities({
-      after: idCursor(cursor, "idn"),
-      limit: limit + 1,
-      status: status ?? null,
-    });
+  async handle({ identityRows }, { query: { status = null }, page: { cursor, limit } }) {
+    const rows = await identityRows.identities({ after: idCursor(cursor, "idn"), limit: limit + 1, status });
     return pageOf(rows, limit, toIdentity, ({ id }) => id);
   },
   commands: (make) => [
