@@ -24,6 +24,8 @@ export function shown(value: unknown): string {
 const SEEN = "[^\\s\\p{Default_Ignorable_Code_Point}\\u2800]";
 /** Pattern of names and notes that other people read. Controls of the direction could turn round what they read. */
 export const LINE = `^(?=.*${SEEN})[^\\p{Cc}\\p{Zl}\\p{Zp}\\p{Bidi_Control}]{1,200}$`;
+/** Pattern of a text of several lines. */
+export const LINES = `^(?=[\\s\\S]*${SEEN})[^\\p{Bidi_Control}]+$`;
 export const LINE_WORDS =
   "1 to 200 characters on one line, some of them visible, and no controls of the text direction";
 

@@ -13,7 +13,7 @@ import { limitSettingsOf } from "./operation.ts";
 
 export const EXTERNAL_ID = optional("--external-id <id>", "its id in another system, unique here", (given, name) => {
   if (EXTERNAL_ID_PATTERN.test(given)) return given;
-  throw new OperatorError(`${name} is ${shortText(given)}, but must be 1 to 200 characters without spaces.`);
+  throw new OperatorError(`${name} is ${shortText(given)}, but must be 1 to 200 ASCII characters without spaces.`);
 });
 export const PRICE_LIST = optional(
   "--price-list <name>",

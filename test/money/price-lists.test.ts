@@ -94,7 +94,12 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     const { id, token } = await makeOrganization(service, "1", {
       scopes: ["chat.completions:write", "models:read", "console:read"],
     });
-    const terms = { models: ["oth*"], note: "Pays late", contacts: ["ada@example.com"], external_id: `crm-${store}` };
+    const terms = {
+      models: ["oth*"],
+      note: "Pays late.\nAsk Bob.",
+      contacts: ["ada@example.com"],
+      external_id: `crm-${store}`,
+    };
     expect((await change(id, terms)).body).toMatchObject(terms);
     const refused = await ask(token);
     expect(refused.status).toBe(403);
@@ -108,7 +113,7 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     expect((await member.call("GET", `/organizations/${id}`)).body).toMatchObject({ note: null });
     expect((await member.call<{ data: object[] }>("GET", "/models")).body.data).toMatchObject([{ id: "other" }]);
     const found = await admin.call("GET", `/organizations?external_id=crm-${store}`);
-    expect(found.body).toMatchObject({ data: [{ id, note: "Pays late" }] });
+    expect(found.body).toMatchObject({ data: [{ id, note: terms.note }] });
     expect((await admin.call("GET", `/organizations?search=crm-${store}`)).body).toMatchObject({ data: [{ id }] });
     const second = await admin.call("POST", "/organizations", { name: "Second", external_id: `crm-${store}` });
     expect(second).toMatchObject({ status: 400, body: { error: { code: "invalid_value", param: "external_id" } } });
@@ -118,7 +123,9 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     [{ price_list: "none" }, "price_list", "partners, own"],
     [{ models: ["m", "nothing*"] }, "models[1]", "a model of the service"],
     [{ contacts: ["ada@example.com", "nobody"] }, "contacts[1]", "a mail address"],
+    [{ note: " \n " }, "note", ""],
     [{ external_id: "a b" }, "external_id", ""],
+    [{ external_id: "crm-\u200b1" }, "external_id", ""],
   ])("The terms %j are refused with the field.", async (terms, param, allowed) => {
     const { id } = await makeOrganization(service, "1");
     for (const answer of [

@@ -1,5 +1,6 @@
 import { type Static, Type } from "typebox";
 import { FlagOf, NumberOf, OptionalKeys } from "../schema.ts";
+import { LINES } from "../wording.ts";
 import { Amount, ChangeOf, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
@@ -42,13 +43,14 @@ export const OwnTokenBounds = Strict({
   ),
 });
 
-export const EXTERNAL_ID_PATTERN = /^[^\p{Cc}\s]{1,200}$/u;
+export const EXTERNAL_ID_PATTERN = /^[!-~]{1,200}$/;
 export const CONTACTS_MAX = 10;
 
 /** Id of an organization in another system. */
 export const ExternalId = Type.String({
   pattern: EXTERNAL_ID_PATTERN.source,
-  description: "Its id in another system, such as a billing system: 1 to 200 characters without spaces, unique here.",
+  description:
+    "Its id in another system, such as a billing system: 1 to 200 ASCII characters without spaces, unique here.",
 });
 
 /** Terms that an operator agrees with an organization, and notes of it. */
@@ -75,7 +77,7 @@ const TERMS = {
     }),
   ),
   note: Nullable(
-    Type.String({ minLength: 1, maxLength: 2_000, description: "Only operators and auditors can read it." }),
+    Type.String({ pattern: LINES, maxLength: 2_000, description: "Only operators and auditors can read it." }),
   ),
 };
 
