@@ -230,7 +230,6 @@ describe("expire", () => {
       cost: difference,
       tokens,
       end: "complete",
-      madeAtMs: 1_000,
       chargedAtMs: 1_100,
     });
     expect(balance()).toMatchObject(left);

@@ -92,6 +92,8 @@ describe("Lookups", () => {
       callerId: "tok_first",
       organizationId: "org_1",
       organizationLimits: null,
+      organizationModels: null,
+      priceList: null,
       limitingBudgets: [],
       keepsConversations: false,
       keepsResponses: true,

@@ -92,7 +92,8 @@ describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Ange
     await settled(page);
     const total = async (name: string) =>
       micro(await statement.locator(".facts > div", { hasText: name }).locator("dd").textContent());
-    expect(await total("Opening balance")).toBe(0);
+    // Until the chosen month is loaded, the present one is shown.
+    await eventually(() => total("Opening balance")).toBe(0);
     expect(await total("Granted")).toBe(GRANTED);
     expect(await total("Charged")).toBe(-(charged[0] ?? 0));
     expect(await total("Closing balance")).toBe(GRANTED - (charged[0] ?? 0));
