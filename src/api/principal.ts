@@ -59,6 +59,12 @@ export const PINS_MAX = 16;
 /** Keys of `metadata` that can be pinned. `requested_model` is stored by the service. */
 export const PIN_KEY = /^(?!requested_model$).{1,64}$/;
 
+/** Id of an organization in another system. */
+export const EXTERNAL_ID_PATTERN = /^[!-~]{1,200}$/;
+export const CONTACTS_MAX = 10;
+/** Ends of the credits that an organization has left when it is closed. */
+export const CLOSING_RESTS = ["refunded", "lapsed"] as const;
+
 /** Identity and permissions of a caller. */
 export interface Principal {
   tokenId: string;

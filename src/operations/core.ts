@@ -8,6 +8,7 @@ import type { AuditRow } from "../credits/audit.ts";
 import { isModel } from "../credits/budgets.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
+import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
 
@@ -72,6 +73,11 @@ export async function found<Resource>(
 export async function knownOrganization({ accounts }: Pick<Core, "accounts">, id: string | null) {
   if (id !== null && (await accounts.organization(id)) === undefined) throw unknownOrganization(id);
   return id;
+}
+
+/** Throws invalid_value for a closed organization, which gets nothing new. */
+export function expectOpen({ id, status }: Pick<OrganizationRow, "id" | "status">): void {
+  if (status === "closed") throw new ApiError("invalid_value", `The organization ${id} is closed.`);
 }
 
 /** Throws invalid_value for a name that is empty, too long or not on one line. */

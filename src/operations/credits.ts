@@ -30,7 +30,7 @@ import {
   text,
   toggle,
 } from "./command.ts";
-import { type Core, type CreditCore, rowRecord, unknownOrganization } from "./core.ts";
+import { type Core, type CreditCore, expectOpen, rowRecord, unknownOrganization } from "./core.ts";
 import { amountOf, futureTimeOf, operation, sharedOperation, timeOf } from "./operation.ts";
 
 export const listGrants = operation({
@@ -282,10 +282,11 @@ function bookingAudit(
   return { ...auditRow(actor, { action, organizationId: null, subjectId: null }, time), after };
 }
 
-/** Rejects for an unknown organization, and for the playground, which holds no credits. */
+/** Rejects for an unknown organization, for a closed one, and for the playground, which holds no credits. */
 export async function requireCredits({ accounts }: Pick<Core, "accounts">, organizationId: string): Promise<void> {
   const organization = await accounts.organization(organizationId);
   if (organization === undefined) throw unknownOrganization(organizationId);
+  expectOpen(organization);
   if (organization.kind !== "playground") return;
   throw new ApiError("invalid_value", "The playground organization holds no credits.");
 }

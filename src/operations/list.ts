@@ -1,5 +1,6 @@
 import { createAllowance, endAllowance, listAllowances } from "./allowances.ts";
 import { changeBudget, createBudget, deleteBudget, listBudgets, raiseBudget, showBudget } from "./budgets.ts";
+import { closeOrganization } from "./close-organization.ts";
 import { createCredit, createGrant, createRevocation, listGrants, requestCredits } from "./credits.ts";
 import { blockIdentity, listIdentities, unblockIdentity } from "./identities.ts";
 import type { Operation } from "./operation.ts";
@@ -43,7 +44,8 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ listIdentities, blockIdentity, unblockIdentity },
   ...{ showOverview, search, listAudit, exportAudit, exportAuditLines, listModelsWithRoutes, resumeRoute },
-  ...{ listOrganizations, createOrganization, showOrganization, changeOrganization, changeTokenBounds },
+  ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
+  ...{ closeOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, requestCredits },
   ...{ listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },

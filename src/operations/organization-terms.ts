@@ -1,10 +1,6 @@
 import { targetFault } from "../admin/receivers.ts";
-import {
-  CONTACTS_MAX,
-  EXTERNAL_ID_PATTERN,
-  type NewOrganization,
-  type Organization,
-} from "../api/admin/organization.ts";
+import type { NewOrganization, Organization } from "../api/admin/organization.ts";
+import { CONTACTS_MAX, EXTERNAL_ID_PATTERN } from "../api/principal.ts";
 import { OperatorError } from "../errors.ts";
 import type { OrganizationTerms } from "../stores/queries/accounts.ts";
 import { argument, facts, line, list, optional, text, toggle, type ValuesOf } from "./command.ts";

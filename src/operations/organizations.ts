@@ -32,6 +32,7 @@ import {
   found,
   invalidValue,
   rowRecord,
+  shortText,
   stated,
   unknownOrganization,
 } from "./core.ts";
@@ -311,7 +312,7 @@ async function changed(services: CommandServices, id: string, change: Organizati
  */
 export async function updateOrganization(core: AccountCore, id: string, wanted: OrganizationUpdate) {
   const { status, pausesAllowances = false } = wanted;
-  if (pausesAllowances && status !== "paused") {
+  if (pausesAllowances && (status === undefined || status === "active")) {
     throw invalidValue("pauses_allowances", "true", 'false, or sent with "status": "paused"');
   }
   const change = { ...wanted, ...(status !== undefined && { pausesAllowances }) };
@@ -321,6 +322,8 @@ export async function updateOrganization(core: AccountCore, id: string, wanted: 
     rowRecord(core, "organization.change", { organizationId: id, id }, { before, after }),
   );
   if (row === undefined) throw unknownOrganization(id);
+  if (row === "closed")
+    throw invalidValue("status", shortText(status ?? ""), "absent: the organization is closed for good");
   return row === "taken" ? refuseExternalId(change.externalId) : row;
 }
 

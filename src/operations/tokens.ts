@@ -22,6 +22,7 @@ import {
   checkLimits,
   checkName,
   checkPins,
+  expectOpen,
   found,
   invalidValue,
   rowRecord,
@@ -148,7 +149,9 @@ export async function addToken(core: AccountCore, stated: TokenDraft, bounds: Ow
   // Those of the person who creates it, and of their claims, may be more.
   checkPins(stated.pinned ?? null);
   const createdAtMs = core.clock();
-  if ((await core.accounts.organization(organizationId)) === undefined) {
+  const organization = await core.accounts.organization(organizationId);
+  if (organization !== undefined) expectOpen(organization);
+  else {
     const command = new UnknownIdError("organization", organizationId, "org list");
     const message = "There is no organization with this id.";
     throw new ApiError("invalid_value", message, { param: "organization_id", command });

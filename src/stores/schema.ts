@@ -237,8 +237,8 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   id: requiredText("id"),
   name: requiredText("name"),
   kind: oneOf("kind", ["standard", "playground"]),
-  /** Paused: its tokens are refused; running requests continue. */
-  status: oneOf("status", ["active", "paused"]),
+  /** Paused: its tokens are refused; running requests continue. Closed: the same for good. */
+  status: oneOf("status", ["active", "paused", "closed"]),
   /** Limits that differ from those of the service. */
   limits: nullable(json<Partial<LimitSettings>>("limits")),
   createdAtMs: past(number("created_at")),
@@ -246,7 +246,7 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   keepsConversations: flag("keeps_conversations"),
   /** True if items of its responses are kept for a short time, so that requests can refer to them. */
   keepsResponses: flag("keeps_responses"),
-  /** True if it is paused, and no month of its allowances is granted until it is resumed. */
+  /** True if it is paused or closed, and no month of its allowances is granted until it is resumed. */
   pausesAllowances: flag("pauses_allowances"),
   /** Null: only operators create tokens. */
   tokenBounds: nullable(json<TokenBoundSettings>("token_bounds")),

@@ -53,6 +53,7 @@ const receiverPath = async () => {
 const requests: Record<string, () => Promise<{ path: string; body?: object; secret?: string; as?: AdminClient }>> = {
   "/operators": async () => ({ path: "/operators", body: { name: newKey(), role: "auditor" }, secret: "secret" }),
   "/organizations": async () => ({ path: "/organizations", body: { name: "Keyed" } }),
+  "/organizations/:id/close": async () => ({ path: `/organizations/${await made()}/close`, body: { rest: "lapsed" } }),
   "/organizations/:id/grants": async () => ({ path: `/organizations/${await made()}/grants`, body: { amount: 5 } }),
   "/organizations/:id/revocations": async () => {
     const id = await made();

@@ -76,6 +76,7 @@ listOrganizations      -      yes       yes      yes    yes        yes      yes
 createOrganization     -      yes       -        -      -          -        -
 showOrganization       -      yes       yes      yes    yes        yes      yes
 changeOrganization     -      yes       -        -      -          -        -
+closeOrganization      -      yes       -        -      -          -        -
 changeTokenBounds      -      yes       -        yes    -          -        -
 listGrants             -      yes       yes      yes    -          yes      yes
 createGrant            -      yes       -        -      -          -        -

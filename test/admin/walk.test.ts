@@ -87,6 +87,7 @@ const idsOf: Record<string, (organization: Organization) => string> = {
 };
 /** Bodies that would be taken, but for who sends them. */
 const bodies: Record<string, object> = {
+  closeOrganization: { rest: "lapsed" },
   signIn: { token: "none" },
   beginSignIn: { issuer: "https://login.example.com" },
   completeSignIn: { query: "code=none&state=none" },

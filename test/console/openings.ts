@@ -60,6 +60,7 @@ const OF_ORGANIZATIONS: Opening[] = [
       }),
     },
     { file: "pages/organizations/organization-forms.tsx", open: pressing("Pause") },
+    { file: "pages/organizations/close-organization.tsx", open: pressing("Close") },
     {
       file: "pages/organizations/terms.tsx",
       open: pressing("Edit terms", async (dialog) => {

@@ -20,6 +20,7 @@ export type Organization = Static<typeof organization.Organization>;
 export type TokenBounds = Organization["token_bounds"];
 export type NewOrganization = Static<typeof organization.NewOrganization>;
 export type OrganizationChange = Static<typeof organization.OrganizationChange>;
+export type OrganizationClosing = Static<typeof organization.OrganizationClosing>;
 export type Limits = Static<typeof common.Limits>;
 export type TokensByClass = Static<typeof common.TokensByClass>;
 export type PricesByClass = Static<typeof common.PricesByClass>;

@@ -1,10 +1,11 @@
 import { type Static, Type } from "typebox";
+import { CLOSING_RESTS, CONTACTS_MAX, EXTERNAL_ID_PATTERN } from "../principal.ts";
 import { FlagOf, NumberOf, OptionalKeys } from "../schema.ts";
 import { LINES } from "../wording.ts";
 import { Amount, ChangeOf, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 import { CREDIT_WARNINGS_MAX } from "./event-kinds.ts";
 
-export const OrganizationStatus = Type.Enum(["active", "paused"]);
+export const OrganizationStatus = Type.Enum(["active", "paused", "closed"]);
 
 export const Credits = Type.Object({
   available: Amount,
@@ -42,9 +43,6 @@ export const OwnTokenBounds = Strict({
     }),
   ),
 });
-
-export const EXTERNAL_ID_PATTERN = /^[!-~]{1,200}$/;
-export const CONTACTS_MAX = 10;
 
 /** Id of an organization in another system. */
 export const ExternalId = Type.String({
@@ -115,7 +113,7 @@ export const NewOrganization = Strict({
 export type NewOrganization = Static<typeof NewOrganization>;
 export const OrganizationChange = ChangeOf({
   name: Name,
-  status: OrganizationStatus,
+  status: Type.Enum(["active", "paused"]),
   pauses_allowances: Type.Boolean({
     default: false,
     description:
@@ -132,4 +130,10 @@ export const OrganizationChange = ChangeOf({
   keeps_responses: FlagOf(
     "Takes effect at once: with false, no request can refer to an earlier response. Items that are kept remain until they expire or are deleted.",
   ),
+});
+export const OrganizationClosing = Strict({
+  rest: Type.Enum([...CLOSING_RESTS], {
+    description:
+      "What you do with the credits that are left: pay them back, or not. The revocation says it in the statement.",
+  }),
 });

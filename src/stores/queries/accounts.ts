@@ -91,19 +91,20 @@ function organizations(database: Database) {
     /**
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
      * different fields are all preserved. `auditOf` makes the audit record from those fields before and after; if none
-     * differs, nothing is written. Returns the changed organization, undefined if it does not exist, and "taken" if another one
-     * has its new `externalId`.
+     * differs, nothing is written. Returns the changed organization, undefined if it does not exist, "taken" if another one has its
+     * new `externalId`, and "closed" instead of another state.
      */
     async changeOrganization(
       id: string,
       change: OrganizationUpdate,
       auditOf: (before: OrganizationUpdate, after: OrganizationUpdate) => AuditRow,
-    ): Promise<OrganizationRow | "taken" | undefined> {
+    ): Promise<OrganizationRow | "taken" | "closed" | undefined> {
       const { externalId = null } = change;
       for (;;) {
         const [row] = await database.find(sql`select * from organization where id = ${id}`);
         if (row === undefined) return undefined;
         const old = ORGANIZATION.fromRecord(row);
+        if (old.status === "closed" && (change.status ?? "closed") !== "closed") return "closed";
         const isTaken = sql`select id from organization as other where external_id = ${externalId} and other.id <> ${id}`;
         if (externalId !== null && (await database.find(isTaken)).length > 0) return "taken";
         const isChanged = (field: keyof OrganizationUpdate) =>
@@ -286,7 +287,7 @@ function roomFor({ organizationId, createdBy, createdAtMs }: TokenRow, max: numb
 /** The organization of a token and who created it, as a query names their columns. */
 const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationKind: oneOf("organization_kind", ["standard", "playground"]),
-  organizationStatus: oneOf("organization_status", ["active", "paused"]),
+  organizationStatus: oneOf("organization_status", ["active", "paused", "closed"]),
   organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
   organizationModels: nullable(json<string[]>("organization_models")),
   priceList: nullable(requiredText("price_list")),

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { CirclePause, CirclePlay, Pencil } from "lucide-react";
+import { CirclePause, CirclePlay, CircleX, Pencil } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
@@ -21,6 +21,7 @@ import { OrganizationTokens } from "../tokens/token-table.tsx";
 import { Troubles } from "../trouble/banners.tsx";
 import { Receivers } from "../warnings/receivers.tsx";
 import { Budgets } from "./budgets.tsx";
+import { CloseOrganization } from "./close-organization.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
 import { Balance, CreditsSection } from "./credits.tsx";
 import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
@@ -38,7 +39,7 @@ export function OrganizationPage({ id }: { id: string }) {
   );
 }
 
-type OpenDialog = "edit" | "pause" | null;
+type OpenDialog = "edit" | "pause" | "close" | null;
 
 const TABS = [
   ["credits", "Credits"],
@@ -58,6 +59,7 @@ function Loaded({ organization }: { organization: Organization }) {
   const [{ tab: named }] = useFilters(["tab"]);
   const tab = TABS.find(([name]) => name === named)?.[0] ?? FIRST_TAB;
   const isPaused = organization.status === "paused";
+  const isClosed = organization.status === "closed";
   return (
     <Page
       title={organization.name}
@@ -66,6 +68,7 @@ function Loaded({ organization }: { organization: Organization }) {
           <span className="mono wrap-anywhere">{organization.id}</span>
           <CopyIcon text={organization.id} label="Copy ID" />
           {isPaused && <Badge tone="warn">Paused</Badge>}
+          {isClosed && <Badge>Closed</Badge>}
         </span>
       }
       actions={
@@ -74,9 +77,16 @@ function Loaded({ organization }: { organization: Organization }) {
             <Button icon={Pencil} onClick={() => setOpenDialog("edit")}>
               Edit
             </Button>
-            <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
-              {isPaused ? "Resume" : "Pause"}
-            </Button>
+            {!isClosed && (
+              <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
+                {isPaused ? "Resume" : "Pause"}
+              </Button>
+            )}
+            {organization.kind === "standard" && !isClosed && (
+              <Button icon={CircleX} onClick={() => setOpenDialog("close")}>
+                Close
+              </Button>
+            )}
           </>
         )
       }
@@ -99,6 +109,7 @@ function Loaded({ organization }: { organization: Organization }) {
         <TabContent tab={tab} organization={organization} />
       </Troubles>
       {openDialog === "edit" && <EditOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
+      {openDialog === "close" && <CloseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
       {openDialog === "pause" && <PauseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
     </Page>
   );

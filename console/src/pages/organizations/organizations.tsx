@@ -31,6 +31,7 @@ export default function Organizations() {
 const STATUSES = [
   ["active", "Active"],
   ["paused", "Paused"],
+  ["closed", "Closed"],
 ] as const;
 
 function OrganizationList() {
@@ -124,5 +125,6 @@ function StandardCredits({ of, value }: { of: Organization; value: number }) {
 
 export function OrganizationBadge({ organization: { kind, status } }: { organization: Organization }) {
   if (status === "paused") return <Badge tone="warn">Paused</Badge>;
+  if (status === "closed") return <Badge>Closed</Badge>;
   return kind === "playground" ? <Badge>Guests</Badge> : <Badge tone="good">Active</Badge>;
 }

@@ -24,6 +24,10 @@ test("An organization in order has no trouble.", () => {
   expect(titlesOf(organizationWith({ kind: "playground" }, 0))).toEqual([]);
 });
 
+test("A closed organization has no trouble: it has no credits, and needs none.", () => {
+  expect(troublesOfOrganization(organizationWith({ status: "closed", pauses_allowances: true }, 0))).toEqual([]);
+});
+
 test("A paused organization is named, also if its allowances are paused, and besides it what its credits lack.", () => {
   const [paused, empty] = troublesOfOrganization(organizationWith({ status: "paused", pauses_allowances: true }, 0.1));
   expect(paused).toMatchObject({ tone: "bad", title: "Acme is paused" });

@@ -24,7 +24,8 @@ export function troublesOfOrganization(organization: Organization): Trouble[] {
     const text = `New requests are refused with 403 organization_paused. Its credits are kept.${allowances}`;
     troubles.push({ tone: "bad", title: `${name} is paused`, text, items: [] });
   }
-  return kind === "playground" ? troubles : [...troubles, ...troublesOfCredits(organization)];
+  const hasCredits = kind === "standard" && status !== "closed";
+  return hasCredits ? [...troubles, ...troublesOfCredits(organization)] : troubles;
 }
 
 /** The same share as the service takes for its count of organizations that cannot pay. */
