@@ -11,9 +11,9 @@ import { creditsLeft, warnOfCredits } from "./warnings.ts";
 
 /**
  * Decides a batch: takes its rows, read under the locks of its balances, and its transitions in their order of arrival;
- * returns an outcome for each, in their order, and the rows to write in their last state. Pure: the rows are not changed. Throws for an
- * amount below 0, for a count of tokens that is not a natural number, and for inconsistent rows; the caller must then
- * book nothing.
+ * returns an outcome for each, in their order, and the rows to write in their last state. Pure: the rows are not changed.
+ * Throws for an amount below 0, for a count of tokens that is not a natural number, and for inconsistent rows; the caller must
+ * then book nothing.
  */
 export function decide(rows: BookRows, transitions: readonly Transition[]) {
   const accounts = openAccounts(rows);

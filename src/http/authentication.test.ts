@@ -246,6 +246,14 @@ describe("Revocation and expiry", () => {
   });
 });
 
+test.each(["paused", "closed"] as const)(
+  "A token of a %s organization is refused, by the code of both.",
+  async (status) => {
+    const { authenticator, token } = setUp({ organizationStatus: status });
+    expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("organization_paused");
+  },
+);
+
 describe("An unavailable store", () => {
   test("An unavailable store is reported as such, never as an invalid token.", async () => {
     const { token, state, authenticator } = setUp();

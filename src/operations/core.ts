@@ -8,7 +8,6 @@ import type { AuditRow } from "../credits/audit.ts";
 import { isModel } from "../credits/budgets.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
-import type { OrganizationRow } from "../stores/queries/accounts.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
 
@@ -75,9 +74,9 @@ export async function knownOrganization({ accounts }: Pick<Core, "accounts">, id
   return id;
 }
 
-/** Throws invalid_value for a closed organization, which gets nothing new. */
-export function expectOpen({ id, status }: Pick<OrganizationRow, "id" | "status">): void {
-  if (status === "closed") throw new ApiError("invalid_value", `The organization ${id} is closed.`);
+/** Returns the error for a closed organization, which gets nothing new and stays closed. */
+export function closedOrganization(id: string): ApiError {
+  return new ApiError("invalid_value", `The organization ${id} is closed for good.`);
 }
 
 /** Throws invalid_value for a name that is empty, too long or not on one line. */
@@ -93,16 +92,23 @@ export function checkLimits(limits: Partial<LimitSettings> | null): void {
   }
 }
 
-/** Throws invalid_value for a model, or a beginning of models, that the service does not offer: it would match nothing. */
-export function checkModels({ modelIds }: Pick<Core, "modelIds">, param: string, models: readonly string[]): void {
-  const ids = modelIds?.();
-  const index = models.findIndex((pattern) => ids?.some((id) => isModel(pattern, id)) === false);
+/**
+ * Throws invalid_value for a model that the service does not offer: it would match nothing. Where beginnings are not taken, an
+ * alias is none either.
+ */
+export function checkModels(
+  { modelIds }: Pick<Core, "modelIds">,
+  param: string,
+  models: readonly string[],
+  { takesBeginnings = true } = {},
+): void {
+  const ids = modelIds?.() ?? null;
+  const isOffered = (model: string) =>
+    ids === null || ids.some((id) => (takesBeginnings ? isModel(model, id) : model === id));
+  const index = models.findIndex((model) => !isOffered(model));
   if (index < 0) return;
-  throw invalidValue(
-    `${param}[${index}]`,
-    shortText(models[index] ?? ""),
-    "a model of the service, or a beginning and *",
-  );
+  const allowed = takesBeginnings ? "a model of the service, or a beginning and *" : "the id of a model of the service";
+  throw invalidValue(`${param}[${index}]`, shortText(models[index] ?? ""), allowed);
 }
 
 /** Throws invalid_value for metadata that a token cannot pin. */

@@ -30,7 +30,7 @@ import {
   text,
   toggle,
 } from "./command.ts";
-import { type Core, type CreditCore, expectOpen, rowRecord, unknownOrganization } from "./core.ts";
+import { type Core, type CreditCore, closedOrganization, rowRecord, unknownOrganization } from "./core.ts";
 import { amountOf, futureTimeOf, operation, sharedOperation, timeOf } from "./operation.ts";
 
 export const listGrants = operation({
@@ -286,7 +286,7 @@ function bookingAudit(
 export async function requireCredits({ accounts }: Pick<Core, "accounts">, organizationId: string): Promise<void> {
   const organization = await accounts.organization(organizationId);
   if (organization === undefined) throw unknownOrganization(organizationId);
-  expectOpen(organization);
+  if (organization.status === "closed") throw closedOrganization(organizationId);
   if (organization.kind !== "playground") return;
   throw new ApiError("invalid_value", "The playground organization holds no credits.");
 }

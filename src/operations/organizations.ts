@@ -28,11 +28,11 @@ import {
   allPages,
   checkLimits,
   checkName,
+  closedOrganization,
   defined,
   found,
   invalidValue,
   rowRecord,
-  shortText,
   stated,
   unknownOrganization,
 } from "./core.ts";
@@ -322,8 +322,7 @@ export async function updateOrganization(core: AccountCore, id: string, wanted: 
     rowRecord(core, "organization.change", { organizationId: id, id }, { before, after }),
   );
   if (row === undefined) throw unknownOrganization(id);
-  if (row === "closed")
-    throw invalidValue("status", shortText(status ?? ""), "absent: the organization is closed for good");
+  if (row === "closed") throw closedOrganization(id);
   return row === "taken" ? refuseExternalId(change.externalId) : row;
 }
 

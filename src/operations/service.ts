@@ -31,7 +31,8 @@ export const listModelsWithRoutes = operation({
     const models = who?.token?.models ?? null;
     const withRoutes = may("upstreams:read");
     const organizationId = who?.organizationId ?? "";
-    const { models: organizationModels = null, priceList = null } = (await accounts.organization(organizationId)) ?? {};
+    const organization = organizationId === "" ? undefined : await accounts.organization(organizationId);
+    const { models: organizationModels = null, priceList = null } = organization ?? {};
     const own = { organizationId, organizationKind: "standard", organizationModels, priceList } as const;
     const caller = { ...own, models: models && new Set(models) };
     const usable = catalogFor(gateway.catalog, caller)

@@ -18,15 +18,13 @@ import {
 } from "./command.ts";
 import {
   type AccountCore,
-  type Core,
   checkLimits,
+  checkModels,
   checkName,
   checkPins,
-  expectOpen,
+  closedOrganization,
   found,
-  invalidValue,
   rowRecord,
-  shortText,
   stated,
 } from "./core.ts";
 import { operation, organizationIn, requireOwn, sharedOperation, timeOf } from "./operation.ts";
@@ -100,7 +98,7 @@ export const createToken = sharedOperation({
   },
   async handle(core, { who, body: { organization_id: organizationId, name, ...terms } }) {
     if (who !== null) requireOwn(who, organizationId);
-    checkModelIds(core, terms.models);
+    checkModels(core, "models", terms.models ?? [], { takesBeginnings: false });
     const draft = { organizationId, name, ...termsOfBody(core, terms) };
     const { row, token } = await addToken(core, draft, await boundsOf(core, who));
     return { ...(await found(core.directory.token(row.id))), secret: token };
@@ -129,14 +127,6 @@ export const createToken = sharedOperation({
   ],
 });
 
-/** Throws invalid_value for a model that the service does not offer, or an alias: the token could call nothing by it. */
-function checkModelIds({ modelIds }: Pick<Core, "modelIds">, models: readonly string[] | null = null): void {
-  const ids = new Set(modelIds?.() ?? models);
-  const unknown = models?.findIndex((id) => !ids.has(id)) ?? -1;
-  if (unknown < 0) return;
-  throw invalidValue(`models[${unknown}]`, shortText(models?.[unknown] ?? ""), "the id of a model of the service");
-}
-
 export type TokenDraft = Pick<TokenTerms, "name"> & Partial<TokenTerms> & { organizationId: string };
 
 /** Creates a token, within the bounds of the person who creates it. Rejects with invalid_value or insufficient_role. */
@@ -150,8 +140,8 @@ export async function addToken(core: AccountCore, stated: TokenDraft, bounds: Ow
   checkPins(stated.pinned ?? null);
   const createdAtMs = core.clock();
   const organization = await core.accounts.organization(organizationId);
-  if (organization !== undefined) expectOpen(organization);
-  else {
+  if (organization?.status === "closed") throw closedOrganization(organizationId);
+  if (organization === undefined) {
     const command = new UnknownIdError("organization", organizationId, "org list");
     const message = "There is no organization with this id.";
     throw new ApiError("invalid_value", message, { param: "organization_id", command });
@@ -187,7 +177,7 @@ export const changeToken = sharedOperation({
   answer: { status: 200, description: "The token as it is now.", schema: (s) => s.Token },
   async handle(core, { who, params, body }) {
     requireToken(who, await tokenRow(core, params.id), "changed");
-    checkModelIds(core, body.models);
+    checkModels(core, "models", body.models ?? [], { takesBeginnings: false });
     await updateToken(core, params.id, termsOfBody(core, body), await boundsOf(core, who));
     return found(core.directory.token(params.id));
   },

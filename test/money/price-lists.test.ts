@@ -34,6 +34,7 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
         m: [
           { input: 100, output: 100 },
           { from: "2026-01-02", input: 3_000 },
+          { from: "2099-01-01", output: 7 },
         ],
       },
     },
@@ -146,6 +147,17 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
       expect(await admin.call("PATCH", `/tokens/${tokenId}`, { models })).toMatchObject(refused);
     }
     expect(await admin.call("PATCH", `/tokens/${tokenId}`, { models: ["m"] })).toMatchObject({ status: 200 });
+  });
+
+  test("`config check` prints the prices of each list, and those that begin later.", async () => {
+    const { prices } = await service.tollgate<{ prices: { model: string }[] }>("config", "check");
+    expect(prices.filter(({ model }) => model === "m")).toMatchObject([
+      { priceList: null, from: null, prices: { input: 1_000, output: 2_000 } },
+      { priceList: "partners", from: null, prices: { input: 900, output: 1_800 } },
+      { priceList: "own", from: "2026-01-02", prices: { input: 3_000, output: 100 } },
+      { priceList: "own", from: "2099-01-01", prices: { input: 3_000, output: 7 } },
+    ]);
+    expect(prices).toContainEqual(expect.objectContaining({ model: "sandbox/echo", priceList: "own" }));
   });
 
   test("The commands create and change an organization with its terms.", async () => {

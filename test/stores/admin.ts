@@ -311,6 +311,8 @@ function accountVersionCases(subject: Subject): void {
     ["a rotation", ({ accounts, token }) => accounts.replaceToken(successionOf(token), auditOf())],
     ["a pause of the organization", change({ status: "paused" })],
     ["limits of the organization", change({ limits: { tokensPerMinute: 7 } })],
+    ["models of the organization", change({ models: ["m"] })],
+    ["a price list of the organization", change({ priceList: "partners" })],
     ["storage of conversations", change({ keepsConversations: true })],
     ["a sign-out", ({ admin, session }) => admin.deleteSession(session.hash)],
     ["a sign-in after the session's end", ({ admin }) => admin.insertSession(sessionOf({ createdAtMs: NOW + 2_000 }))],
