@@ -33,6 +33,29 @@ test("a command changes the terms of a token that its flags name", async () => {
   expect(await line(1, ...update, "--no-cap")).toContain(`The token ${id} cannot be changed: it was revoked at `);
 });
 
+test("commands change the terms of an organization, and close it", async () => {
+  const { id } = await json("org", "create", "Leaving", "--credits", "5");
+  const update = ["org", "update", id];
+  expect((await run(...update, "--note", "Pays late", "--contact", "ada@example.com")).stdout).toMatch(
+    /price list +none\nexternal id +none\ncontacts +ada@example\.com\nnote +Pays late\n?$/,
+  );
+  expect(await line(1, ...update)).toContain("Nothing to change: name at least one term.");
+  expect(await line(1, ...update, "--model", "m", "--all-models")).toContain("exclude each other");
+  expect(await line(1, ...update, "--external-id", "a b")).toContain(
+    '--external-id is "a b", but must be 1 to 200 ASCII',
+  );
+  expect(await line(1, ...update, "--price-list", "own")).toContain("the configuration has no priceLists");
+  expect(await line(1, "org", "close", id, "--rest", "kept")).toContain(
+    '--rest is "kept", but must be refunded or lapsed',
+  );
+  expect((await run("org", "close", id, "--rest", "refunded")).stdout).toMatch(/status +closed\navailable +0\n?$/);
+  expect((await run("org", "show", id)).stdout).toMatch(/^status +closed$/m);
+  const closed = `The organization ${id} is closed for good.`;
+  expect(await line(1, "org", "resume", id)).toContain(closed);
+  expect(await line(1, "credits", "grant", "1", "--org", id)).toContain(closed);
+  expect(await line(1, "token", "create", "--org", id)).toContain(closed);
+});
+
 test("a command prints what retention would remove, and another one removes it", async () => {
   const dataDir = join(directory, "retention");
   const place = ["--data-dir", dataDir, "--config", join(directory, "retention.yaml")];

@@ -160,7 +160,8 @@ async function organizationOutput({ freshBalance, directory }: CommandServices, 
   const json = organizationJson(await found(directory.organization(id)), balance);
   const { name, kind, creditsTotal, creditsAvailable, status, pausesAllowances } = json;
   const credits = `${creditsAvailable} of ${creditsTotal} available`;
-  const text = facts({ id, name, kind, credits, status: pausesAllowances ? "paused, with its allowances" : status });
+  const allowances = status === "paused" && pausesAllowances ? ", with its allowances" : "";
+  const text = facts({ id, name, kind, credits, status: `${status}${allowances}` });
   return { json, text };
 }
 
