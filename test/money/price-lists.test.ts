@@ -14,13 +14,15 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
   let upstream: Upstream;
   let service: RunningService;
   let admin: AdminClient;
+  /** Ends the answers of the model `slow`. */
+  let release: () => void;
 
   const configOf = (priceLists: object) => ({
     providers: [upstream.provider],
-    models: ["m", "other"].map((id) => ({
+    models: ["m", "other", "slow"].map((id) => ({
       id,
       price: { input: 1_000, output: 2_000 },
-      routes: [{ provider: "up", model: "m" }],
+      routes: [{ provider: "up", model: id === "slow" ? id : "m" }],
     })),
     aliases: { "any-*": "m" },
     priceLists,
@@ -42,7 +44,15 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
 
   beforeAll(async () => {
     upstream = await startUpstream();
-    upstream.behave("m", answering({ words: ["one"], usage: USAGE }));
+    const answer = answering({ words: ["one"], usage: USAGE });
+    upstream.behave("m", answer);
+    const released = new Promise<void>((resolve) => {
+      release = resolve;
+    });
+    upstream.behave("slow", async (request) => {
+      await released;
+      await answer(request);
+    });
     if (store === "PostgreSQL") database = await createTestDatabase();
     service = await startService({ databaseUrl: database?.url, config: configOf(LISTS) });
     admin = operator(service);
@@ -89,6 +99,22 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     await expect
       .poll(async () => (await ask(token, "other", { max_tokens: 300 })).status, { timeout: 60_000 })
       .toBe(402);
+  });
+
+  test("A request that is running keeps its prices when the list of its organization changes.", async () => {
+    const { id, token } = await makeOrganization(service, "1");
+    const running = ask(token, "slow", { max_tokens: 10 });
+    const held = async () =>
+      (await admin.call<{ credits: { held: number } }>("GET", `/organizations/${id}`)).body.credits.held;
+    await expect.poll(held, { timeout: 60_000 }).toBeGreaterThan(0);
+    await change(id, { price_list: "partners" });
+    const seen = async () => (await (await send(service, "/v1/models/slow", token)).text()).includes('"input":900');
+    await expect.poll(seen, { timeout: 60_000 }).toBe(true);
+    release();
+    expect((await running).status).toBe(200);
+    expect((await settledUsage(service, token)).creditsUsed).toBe(USUAL);
+    expect((await ask(token, "slow", { max_tokens: 10 })).status).toBe(200);
+    expect((await settledUsage(service, token)).creditsUsed).toBeCloseTo(USUAL + 0.0108, 6);
   });
 
   test("An organization calls and sees its models only, and a member sees no note.", async () => {

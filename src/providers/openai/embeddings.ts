@@ -32,17 +32,22 @@ export async function readEmbeddings(
   if (!Array.isArray(answer.data) || answer.data.length !== inputs.length) {
     throw new UpstreamError("malformed", "The upstream's answer does not have one embedding for each input");
   }
-  // A vector that the upstream left out stays undefined: the caller checks all of them.
-  const vectors = Array.from(inputs, () => undefined as unknown as EmbeddingVector);
+  // As the upstream sent them, or undefined where it left one out: the caller checks each.
+  const vectors: unknown[] = inputs.map(() => undefined);
   for (const [position, item] of answer.data.entries()) {
     if (!isObject(item)) continue;
     const index = typeof item.index === "number" ? item.index : position;
-    if (index in vectors) vectors[index] = taken?.vectors[position] ?? (item.embedding as EmbeddingVector);
+    if (index in vectors) vectors[index] = taken?.vectors[position] ?? item.embedding;
   }
   const { prompt_tokens, total_tokens, cost } = isObject(answer.usage) ? answer.usage : {};
   const usage = { prompt_tokens: prompt_tokens ?? total_tokens, completion_tokens: 0, cost };
   const reported = isObject(answer.usage) ? usage : undefined;
-  return { vectors, usage: reported, responseId: textOf(answer.id), finish_reason: "stop" as const };
+  return {
+    vectors: vectors as EmbeddingVector[],
+    usage: reported,
+    responseId: textOf(answer.id),
+    finish_reason: "stop" as const,
+  };
 }
 
 const SPACE = "[ \\n\\r\\t]{0,16}";
