@@ -1,5 +1,4 @@
 import { randomUUID } from "node:crypto";
-import { join } from "node:path";
 import { IssuerKeys } from "../admin/issuer-keys.ts";
 import type { RandomBytes } from "../admin/token.ts";
 import type { Config } from "../config.ts";
@@ -16,7 +15,7 @@ import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import { openServiceStore } from "../stores/open.ts";
-import { directoryFailure, takeLock } from "../stores/sqlite/directory.ts";
+import { directoryFailure, spoolDirectoryOf, takeLock } from "../stores/sqlite/directory.ts";
 import type { Store } from "../stores/store.ts";
 import type { AccessLog, Log } from "../telemetry/logger.ts";
 import { createOutage } from "../telemetry/outage.ts";
@@ -79,7 +78,7 @@ export async function createLedger(
   const { clock, log } = options;
   const { dataDir, ledger } = config;
   const random = fractions(options.random);
-  const directory = join(dataDir, "spool");
+  const directory = spoolDirectoryOf(dataDir);
   const spool = await Spool.open({ directory, takeLock, name: uuidV7(clock()), clock, random, log }).catch((error) => {
     throw directoryFailure(dataDir, error);
   });
@@ -143,6 +142,13 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     random,
     now: () => performance.now(),
     readTurns: () => performance.nodeTiming.uvMetricsInfo.loopCount,
+    onStandstill: (durationMs) => {
+      const seconds = Math.round(durationMs / 1000);
+      options.log.warn(
+        { seconds },
+        "the process stood still: it was stopped, had no processor, or one task took this long",
+      );
+    },
     outage,
   });
 }

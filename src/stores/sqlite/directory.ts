@@ -1,4 +1,4 @@
-import { accessSync, closeSync, constants, existsSync, openSync, statSync } from "node:fs";
+import { accessSync, closeSync, constants, existsSync, openSync, readdirSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { OperatorError } from "../../errors.ts";
@@ -55,7 +55,8 @@ export function expectNoDatabase(dataDir: string): void {
 
 /**
  * Creates the data directory and the database's file, for their owner only; returns the path of the file. A command creates
- * no store beside a running service, which has another one, or waits for it. Throws OperatorError.
+ * no store beside a running service, which has another one, or waits for it. None is created beside a spool, whose
+ * settlements a new store could not book. Throws OperatorError.
  */
 export function prepareDirectory(dataDir: string, role: "service" | "command"): string {
   return inDirectory(dataDir, () => {
@@ -71,8 +72,23 @@ export function prepareDirectory(dataDir: string, role: "service" | "command"): 
         );
       }
     }
+    if (!existsSync(path)) expectNoSpool(dataDir, path);
     return makeFile(path);
   });
+}
+
+/** Returns the path of the directory in which services keep settlements that the store could not take. */
+export function spoolDirectoryOf(dataDir: string): string {
+  return join(dataDir, "spool");
+}
+
+/** A service makes its spool after its store, and removes it when it is booked: one without a store shows that the store is lost. */
+function expectNoSpool(dataDir: string, databasePath: string): void {
+  const spool = spoolDirectoryOf(dataDir);
+  if (!existsSync(spool) || !readdirSync(spool).some((name) => name.endsWith(".jsonl"))) return;
+  throw new OperatorError(
+    `The file ${databasePath} is missing, but ${spool} has the spool of a service that used it. Put the file back, or restore a backup with tollgate store restore; to begin with an empty store instead, move ${spool} away.`,
+  );
 }
 
 /** Returns the path of the database's file in a data directory; undefined if there is none. Creates nothing. */

@@ -1,4 +1,13 @@
-import { copyFileSync, existsSync, mkdtempSync, renameSync, rmSync } from "node:fs";
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
@@ -78,4 +87,18 @@ test("a command creates no store beside a service whose file is missing", async 
   await store.close();
   await (await open("command")).store.ping();
   await (await open()).store.ping();
+});
+
+test("no store is created beside the spool of a lost one", async () => {
+  const spool = join(dataDir, "spool");
+  mkdirSync(spool);
+  writeFileSync(join(spool, "0191.jsonl"), "");
+  for (const role of ["service", "command"] as const) {
+    await expect(openSqliteDriver({ dataDir, role })).rejects.toThrow(
+      `The file ${join(dataDir, "tollgate.db")} is missing, but ${spool} has the spool of a service that used it. Put the file back, or restore`,
+    );
+  }
+  expect(readdirSync(dataDir)).toEqual(["spool"]);
+  renameSync(spool, `${spool}.away`);
+  await open();
 });
