@@ -104,6 +104,7 @@ describe.skipIf(!hasBrowser)(
       const patterns = patternsOf(role);
       // The pages of other roles are those of the operator with fewer actions, which the first example of each shows.
       const rounds = role === "operator" ? ROUNDS : [0];
+      const sizes = role === "operator" ? undefined : (["wide", "narrow"] as const);
       const problems: string[] = [];
       // Never the same page twice in a row: the second would show the data of the first until its own is loaded.
       for (const path of rounds.flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []))) {
@@ -111,7 +112,7 @@ describe.skipIf(!hasBrowser)(
         expect(await visitor.page.locator("h1").textContent(), path).not.toMatch(
           /^(Page not found|Page failed to load)$/,
         );
-        problems.push(...(await problemsOf(visitor, path)));
+        problems.push(...(await problemsOf(visitor, path, sizes)));
       }
       await visitor.close();
       expect(problems).toEqual([]);
@@ -170,6 +171,14 @@ describe.skipIf(!hasBrowser)(
       document.querySelector("form").append(document.createElement("button"));
     `);
       const found = await problemsOf(visitor, "here");
+      await visitor.page.evaluate(`
+      const dialog = document.createElement("dialog");
+      dialog.setAttribute("aria-label", "Test");
+      dialog.append(document.querySelector("form button:last-child"));
+      document.body.append(dialog);
+      dialog.showModal();
+    `);
+      const inDialog = await problemsOf(visitor, "here", ["wide"]);
       const problems = found.map((problem) =>
         problem
           .split(": ")
@@ -178,12 +187,13 @@ describe.skipIf(!hasBrowser)(
           .replace(/ by \d+$/, ""),
       );
       await visitor.close();
+      expect(inDialog).toEqual(["here: light, wide: button-name: dialog > button"]);
       expect(new Set(problems)).toEqual(
         new Set([
           "light, wide: button-name",
           "dark, wide: color-contrast",
           "narrow: wider than the window",
-          "light, narrow: button-name",
+          "dark, narrow: button-name",
           "dark, narrow: color-contrast",
         ]),
       );

@@ -89,13 +89,16 @@ interface Axe {
   run(root: unknown, options: object): Promise<{ violations: Finding[] }>;
 }
 
-/** Returns the violations that axe finds on the current page. */
+/** Returns the violations that axe finds on the current page, or in its open dialog: nobody can reach what is behind. */
 async function violationsOf(page: Page, runOnly: object): Promise<string[]> {
   if (!(await page.evaluate("'axe' in globalThis"))) await page.evaluate(axeCore.source);
   return page.evaluate(
     async (options) => {
-      const { axe, document } = globalThis as unknown as { axe: Axe; document: unknown };
-      const { violations } = await axe.run(document, options);
+      const { axe, document } = globalThis as unknown as {
+        axe: Axe;
+        document: { querySelector(selector: string): unknown };
+      };
+      const { violations } = await axe.run(document.querySelector("dialog[open]") ?? document, options);
       return violations.flatMap(({ id, nodes }) => nodes.map((node) => `${id}: ${node.target.join(" ")}`));
     },
     { runOnly, resultTypes: ["violations"] },
@@ -114,30 +117,42 @@ export const WINDOWS = {
   zoomed: { width: 720, height: 450 },
   narrow: { width: 360, height: 780 },
 };
-const LIGHT = { colorScheme: "light", forcedColors: "none" } as const;
-const LOOKS = [
-  ["light", LIGHT, RULES],
-  ["dark", { colorScheme: "dark", forcedColors: "none" }, RULES_OF_COLOR],
-  ["forced colors", { colorScheme: "light", forcedColors: "active" }, RULES_OF_COLOR],
-] as const;
-/** Rules that a width in between can break: the layout below 60rem is that of the narrow window. */
-const LIGHT_LAYOUT = [["light", LIGHT, RULES_OF_LAYOUT]] as const;
+const LIGHT = ["light", { colorScheme: "light", forcedColors: "none" }] as const;
+const DARK = ["dark", { colorScheme: "dark", forcedColors: "none" }] as const;
+const FORCED = ["forced colors", { colorScheme: "light", forcedColors: "active" }] as const;
+/**
+ * Checks of each window. The layout below 60rem is that of the narrow window, so the last three show it in every look. The
+ * rules that depend on neither colors nor sizes are checked once in each layout.
+ */
+const CHECKS = {
+  wide: [
+    [...LIGHT, RULES],
+    [...DARK, RULES_OF_COLOR],
+  ],
+  medium: [[...LIGHT, RULES_OF_LAYOUT]],
+  zoomed: [[...FORCED, RULES_OF_LAYOUT]],
+  narrow: [[...DARK, RULES]],
+} as const;
 
 /** Counts the charts that are still drawn for an earlier width. */
 const STALE_CHARTS = `[...document.querySelectorAll(".chart-plot")].filter(
   (plot) => plot.querySelector("svg").viewBox.baseVal.width !== Math.max(200, plot.clientWidth)).length`;
 
-/** Returns axe violations, overflow and page errors of the current page, in every window and look. */
-export async function problemsOf({ page, pageErrors }: Visit, name: string): Promise<string[]> {
+/** Returns axe violations, overflow and page errors of the current page, by the checks of each window. */
+export async function problemsOf(
+  { page, pageErrors }: Visit,
+  name: string,
+  sizes: readonly (keyof typeof CHECKS)[] = ["wide", "medium", "zoomed", "narrow"],
+): Promise<string[]> {
   const problems: string[] = [];
-  for (const [size, viewport] of Object.entries(WINDOWS)) {
+  for (const size of sizes) {
+    const viewport = WINDOWS[size];
     await page.setViewportSize(viewport);
     await eventually(() => page.evaluate("innerWidth")).toBe(viewport.width);
     await eventually(() => page.evaluate(STALE_CHARTS)).toBe(0);
     const overflow = await overflowOf(page);
     if (overflow > 0) problems.push(`${size}: wider than the window by ${overflow}`);
-    const looks = size === "medium" || size === "zoomed" ? LIGHT_LAYOUT : LOOKS;
-    for (const [look, media, rules] of looks) {
+    for (const [look, media, rules] of CHECKS[size]) {
       await page.emulateMedia(media);
       problems.push(...(await violationsOf(page, rules)).map((violation) => `${look}, ${size}: ${violation}`));
     }
