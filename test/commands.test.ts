@@ -175,7 +175,7 @@ test("commands create, list and end an allowance", async () => {
   expect(await json("credits", "balance", "--org", org)).toMatchObject({ creditsTotal: 7, creditsAvailable: 7 });
   const { entries } = await json("credits", "statement", "--org", org);
   const day = made.from.slice(0, 10);
-  expect(entries).toMatchObject([{ reference: `allowance/${made.id}/${day}`, expiresAt: made.nextAt }]);
+  expect(entries).toMatchObject([{ reference: `allowance/${made.id}/${day}`, amount: 7 }]);
   const later = ["--from", "2100-01-31", "--keep", "--reference", "contract 7"];
   const other = await json("credits", "allowance", "create", "9", "--org", org, ...later);
   expect(other).toMatchObject({ lapses: false, nextAt: "2100-01-31T00:00:00.000Z" });
@@ -225,8 +225,8 @@ test("commands grant credits and show the balance and the statement", async () =
   const statement = await json("credits", "statement", "--org", org);
   expect(statement).toMatchObject({ organizationId: org, creditsAvailable: 13.000001 });
   expect(statement.entries).toMatchObject([
-    { kind: "grant", credits: 12.000001, id: first.id, reference: "invoice 7" },
-    { kind: "grant", credits: 1, reference: null, expiresAt: null },
+    { kind: "grant", amount: 12.000001, id: first.id, reference: "invoice 7" },
+    { kind: "grant", amount: 1, reference: null },
   ]);
   const { stdout } = await run("credits", "statement", "--org", org);
   expect(stdout).toContain("+12.000001");

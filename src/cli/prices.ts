@@ -1,8 +1,7 @@
 import { FURTHER_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { allPrices, type Catalog, chargedPrices, type Route, upstreamOf } from "../catalog/model.ts";
-import type { PriceTier, UnitPrices } from "../credits/price.ts";
+import { displayPrice, type PriceTier, type UnitPrices } from "../credits/price.ts";
 import { table } from "../operations/command.ts";
-import { pricesJson } from "./statement.ts";
 
 /** The prices of a route at a service tier, for a length of the prompt, from a day on. */
 export interface RoutePrices {
@@ -34,6 +33,16 @@ export function routePricesJson({ model, route, prices }: RoutePrices) {
   const { abovePromptTokens = null, promptTokensMax = null } = length;
   const tier = { priceList: list, from, serviceTier, abovePromptTokens, promptTokensMax };
   return { model, route, ...tier, prices: pricesJson(prices) };
+}
+
+/** Formats prices: credits per million tokens, of calls credits each. */
+function pricesJson(prices: UnitPrices): Record<string, number> {
+  return Object.fromEntries(
+    [...TOKEN_CLASSES, ...FURTHER_CLASSES].flatMap((name) => {
+      const price = prices[name];
+      return price === undefined ? [] : [[name, displayPrice(price, name)]];
+    }),
+  );
 }
 
 const HEADINGS = [

@@ -1,23 +1,9 @@
-import { FURTHER_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
+import type { StatementEntry } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, formatCredits, type MicroCredits, usageReport } from "../credits/amount.ts";
-import type { BalanceRow } from "../credits/books.ts";
-import { displayPrice, type TokenCounts, type UnitPrices } from "../credits/price.ts";
+import { creditsFromMicro, formatCredits, usageReport } from "../credits/amount.ts";
 import { OperatorError } from "../errors.ts";
-import { command, date, optional, required, toggle } from "../operations/command.ts";
-import {
-  assertUnchanged,
-  budgetsOf,
-  digestsJson,
-  entriesOf,
-  type Period,
-  periodFrom,
-  retryJson,
-  Statements,
-} from "../reports/statement.ts";
-import type { Books } from "../stores/queries/books.ts";
-import type { LedgerEntry } from "../stores/queries/statement.ts";
-import type { Terminal } from "./command.ts";
+import { command, date, jsonOf, optional, required, toggle } from "../operations/command.ts";
+import { assertUnchanged, periodFrom, Statements } from "../reports/statement.ts";
 import type { Workspace } from "./workspace.ts";
 
 const PAGE_ENTRIES = 500;
@@ -36,178 +22,118 @@ export const creditsStatement = command({
       throw new OperatorError(`--to is ${JSON.stringify(to.text)}, but must be a time after --from.`);
     }
     if (csv && json === true) throw new OperatorError("--csv and --json exclude each other; state one of them.");
-    return { organizationId, csv, asked: { fromMs: from ?? undefined, toMs: to?.timeMs } };
+    return { csv, selection: { organizationId, kind: null, fromMs: from ?? undefined, toMs: to?.timeMs } };
   },
-  async run({ store: { books }, freshBalance, terminal, flags }: Workspace, { organizationId, csv, asked }) {
+  /** Prints entries as they are read, since a statement may be larger than memory. */
+  async run(workspace: Workspace, { selection, csv }) {
+    const { organizationId, fromMs, toMs } = selection;
+    const { store, freshBalance, terminal, flags } = workspace;
+    const { books } = store;
     const balance = await freshBalance(organizationId);
+    const statements = new Statements(books);
     if (csv) {
-      const selection = { ...asked, organizationId, kind: null };
-      for await (const lines of new Statements(books).csv(selection, { forOperator: true })) {
+      for await (const lines of statements.csv(selection, { forOperator: true })) {
         // The terminal ends what it prints with a line feed.
         if (lines !== "") terminal.out(lines.slice(0, -1));
         await terminal.drained();
       }
       return undefined;
     }
-    const statement = await readStatement(books, organizationId, balance, asked);
-    await (flags.json === true ? printJson : printText)(terminal, statement);
-    await assertUnchanged(books, organizationId, statement);
+    const closedBeforeMs = await books.closedBefore(organizationId);
+    const page = (cursor: string | null) => statements.page({ ...selection, cursor, limit: PAGE_ENTRIES });
+    const first = await page(null);
+    const start = Math.max(fromMs ?? Number.NEGATIVE_INFINITY, closedBeforeMs ?? Number.NEGATIVE_INFINITY);
+    const period = periodFrom({ fromMs: Number.isFinite(start) ? start : null }, toMs);
+    const pending = await books.pendingCredits(organizationId);
+    const statement = { ...first, period, balance, pending };
+    const output = flags.json === true ? jsonParts(statement) : textParts(statement);
+    terminal.out(output.head);
+    let [closing, before] = [first.opening, ""];
+    for (let next = first; ; next = await page(next.next_cursor)) {
+      for (const entry of next.data) {
+        terminal.out(`${before}${output.entry(entry)}`);
+        before = output.separator;
+        closing = entry.balance;
+      }
+      await terminal.drained();
+      if (next.next_cursor === null) break;
+    }
+    terminal.out(output.end(closing));
+    await assertUnchanged(books, organizationId, { closedBeforeMs });
     return undefined;
   },
 });
 
-type Statement = Awaited<ReturnType<typeof readStatement>>;
-
-/** Reads a statement but for its entries, which are read while they are printed. */
-async function readStatement(books: Books, organizationId: string, balance: BalanceRow, asked: Period) {
-  const start = await books.statementStart(organizationId, asked.fromMs ?? null);
-  const period = periodFrom(start, asked.toMs);
-  return {
-    ...start,
-    period,
-    balance,
-    /** Credits that were granted and take effect later. */
-    pending: await books.pendingCredits(organizationId),
-    /** Digests of the months that lie in the period, also of closed ones. */
-    digests: await books.monthDigests(organizationId, asked),
-    entries: entriesOf(books, organizationId, period),
-  };
+type Page = Awaited<ReturnType<Statements["page"]>>;
+interface Statement extends Page {
+  period: ReturnType<typeof periodFrom>;
+  balance: Awaited<ReturnType<Workspace["freshBalance"]>>;
+  /** Credits that were granted and take effect later. */
+  pending: bigint;
 }
 
-/** Prints entries as they are read, since a statement may be larger than memory. Returns the closing balance. */
-async function forEach(
-  terminal: Terminal,
-  { opening, entries }: Statement,
-  print: (entry: LedgerEntry, balance: MicroCredits) => void,
-): Promise<MicroCredits> {
-  let [balance, printed] = [opening, 0];
-  for await (const entry of entries) {
-    balance += entry.amount;
-    print(entry, balance);
-    printed += 1;
-    if (printed % PAGE_ENTRIES === 0) await terminal.drained();
-  }
-  return balance;
+/** Text before, for and after the entries. */
+interface Parts {
+  head: string;
+  separator: string;
+  entry(entry: StatementEntry): string;
+  end(closing: number): string;
 }
 
-async function printText(terminal: Terminal, statement: Statement): Promise<void> {
-  const { period, balance, pending, opening } = statement;
-  terminal.out(textLine(["TIME", "KIND", "CREDITS", "BALANCE", "WHAT"]));
-  const total = (atMs: number, amount: MicroCredits, what: string) =>
-    terminal.out(textLine([isoTime(atMs), "", "", formatCredits(amount), what]));
-  const what =
-    statement.closedBeforeMs === period.fromMs ? "opening balance (older requests are closed)" : "opening balance";
-  if (period.fromMs !== undefined) total(period.fromMs, opening, what);
-  const closing = await forEach(terminal, statement, (entry, now) => terminal.out(textOfEntry(entry, now)));
-  for (const { month, digest } of statement.digests) terminal.out(textLine([isoTime(month), "digest", "", "", digest]));
-  if (period.toMs !== undefined) return total(period.toMs, closing, "closing balance");
+function textParts({ period, balance, pending, opening, closed_before, digests }: Statement): Parts {
+  const total = (atMs: number, amount: number, what: string) => textLine([isoTime(atMs), "", "", `${amount}`, what]);
+  const isClosed = closed_before !== null && closed_before === isoTime(period.fromMs ?? null);
+  const what = isClosed ? "opening balance (older requests are closed)" : "opening balance";
+  const head = [textLine(["TIME", "KIND", "CREDITS", "BALANCE", "WHAT"])];
+  if (period.fromMs !== undefined) head.push(total(period.fromMs, opening, what));
   const held = balance.held > 0n ? ` ${formatCredits(balance.held)} are held by running requests.` : "";
   const later = pending > 0n ? ` ${formatCredits(pending)} take effect later.` : "";
-  terminal.out(`${formatCredits(balance.available)} credits are available.${held}${later}`);
+  const now = `${formatCredits(balance.available)} credits are available.${held}${later}`;
+  return {
+    ...{ head: head.join("\n"), separator: "" },
+    entry: (entry) => {
+      const credits = `${entry.amount > 0 ? "+" : ""}${entry.amount}`;
+      return textLine([entry.at, entry.kind, credits, `${entry.balance}`, whatOf(entry)]);
+    },
+    end: (closing) => {
+      const lines = digests.map(({ month, digest }) =>
+        textLine([`${month}-01T00:00:00.000Z`, "digest", "", "", digest]),
+      );
+      return [...lines, period.toMs === undefined ? now : total(period.toMs, closing, "closing balance")].join("\n");
+    },
+  };
 }
 
-async function printJson(terminal: Terminal, statement: Statement): Promise<void> {
-  const { period, balance, pending, opening } = statement;
+function jsonParts({ period, balance, pending, opening, closed_before, digests }: Statement): Parts {
   const { object, organization_id: organizationId, ...credits } = usageReport(balance);
   const head = {
-    ...{ organizationId, ...credits },
-    creditsPending: creditsFromMicro(pending),
-    from: isoTime(period.fromMs ?? null),
-    to: isoTime(period.toMs ?? null),
-    opening: creditsFromMicro(opening),
-    closedBefore: isoTime(statement.closedBeforeMs),
-    digests: digestsJson(statement.digests),
+    ...{ organizationId, ...credits, creditsPending: creditsFromMicro(pending) },
+    ...{ from: isoTime(period.fromMs ?? null), to: isoTime(period.toMs ?? null), opening },
+    ...{ closedBefore: closed_before, digests },
   };
-  terminal.out(`${JSON.stringify(head).slice(0, -1)},"entries":[`);
-  let before = "";
-  const closing = await forEach(terminal, statement, (entry, now) => {
-    terminal.out(`${before}${JSON.stringify(entryJson(entry, now))}`);
-    before = ",";
-  });
-  terminal.out(`],"closing":${creditsFromMicro(closing)}}`);
+  return {
+    ...{ head: `${JSON.stringify(head).slice(0, -1)},"entries":[`, separator: "," },
+    entry: (entry) => JSON.stringify(jsonOf(entry)),
+    end: (closing) => `],"closing":${closing}}`,
+  };
 }
 
 function textLine([time, kind, credits, balance, what]: [string, string, string, string, string]): string {
   return `${time.padEnd(24)}  ${kind.padEnd(7)}  ${credits.padStart(18)}  ${balance.padStart(18)}  ${what}`.trimEnd();
 }
 
-function textOfEntry(entry: LedgerEntry, balance: MicroCredits): string {
-  const sign = entry.amount > 0n ? "+" : "";
-  const credits = `${sign}${formatCredits(entry.amount)}`;
-  return textLine([isoTime(entry.atMs), entry.kind, credits, formatCredits(balance), whatOf(entry)]);
-}
-
-function whatOf(entry: LedgerEntry): string {
-  switch (entry.kind) {
-    case "grant": {
-      const { id, reference } = entry.grant;
-      return reference === null ? id : `${id} (${reference})`;
-    }
-    case "charge": {
-      const { model, requestId, end, shortfall, retry } = entry.event;
-      const ended = end === "complete" ? "" : ` (${end.replaceAll("_", " ")})`;
-      const missing = shortfall > 0n ? `, ${formatCredits(shortfall)} not covered` : "";
-      const less = retry === null ? "" : `, retry of ${retry.of}: ${formatCredits(retry.credited)} not charged again`;
-      return `${model} ${requestId}${ended}${missing}${less}${budgetsText(entry)}`;
-    }
-    case "lapse":
-      return entry.adjustment.draws.map(({ grantId }) => grantId).join(" ");
-    default: {
-      const { id, reference, note } = entry.adjustment;
-      return [id, reference === null ? "" : `(${reference})`, note ?? ""].filter((word) => word !== "").join(" ");
-    }
-  }
-}
-
-function budgetsText({ budgets }: LedgerEntry): string {
-  const names = budgets.map(({ budgetId, name, value }) => `${name ?? budgetId}${value === "" ? "" : ` (${value})`}`);
-  return names.length === 0 ? "" : `, in budget ${names.join(", ")}`;
-}
-
-function entryJson(entry: LedgerEntry, balance: MicroCredits) {
-  const { kind, atMs, amount } = entry;
-  const line = {
-    kind,
-    at: isoTime(atMs),
-    credits: creditsFromMicro(amount),
-    balance: creditsFromMicro(balance),
-  };
-  const budgets = budgetsOf(entry);
-  switch (entry.kind) {
-    case "grant": {
-      const { id, effectiveAtMs, expiresAtMs, reference, state } = entry.grant;
-      const dates = { effectiveAt: isoTime(effectiveAtMs), expiresAt: isoTime(expiresAtMs) };
-      return { ...line, id, state, ...dates, reference };
-    }
-    case "charge": {
-      const { holdId, sequence, requestId, tokenId, model, upstream, tokens, basis, end } = entry.event;
-      const { metadata, providerCost } = entry.event;
-      const request = { holdId, sequence, requestId, tokenId, model, upstream, tokens: tokensJson(tokens) };
-      const cost = { prices: pricesJson(entry.event.prices), cost: creditsFromMicro(entry.event.cost) };
-      const shortfall = creditsFromMicro(entry.event.shortfall);
-      const retry = retryJson(entry.event.retry);
-      return { ...line, ...request, ...cost, basis, end, shortfall, retry, metadata, providerCost, budgets };
-    }
-    default: {
-      const { id, draws, holdId, reference, note } = entry.adjustment;
-      return { ...line, id, grants: draws.map(({ grantId }) => grantId), holdId, reference, note, budgets };
-    }
-  }
-}
-
-/** Formats prices: credits per million tokens, of calls credits each. */
-export function pricesJson(prices: UnitPrices): Record<string, number> {
-  return Object.fromEntries(
-    [...TOKEN_CLASSES, ...FURTHER_CLASSES].flatMap((name) => {
-      const price = prices[name];
-      return price === undefined ? [] : [[name, displayPrice(price, name)]];
-    }),
+function whatOf({ kind, id, reference, note, ...charge }: StatementEntry): string {
+  if (kind === "lapse") return note ?? "";
+  if (kind !== "charge") return [id, reference && `(${reference})`, note].filter(Boolean).join(" ");
+  const { model, request_id, ending, shortfall, retry, budgets } = charge;
+  const ended = ending === "complete" ? "" : ` (${ending?.replaceAll("_", " ")})`;
+  const names = budgets.map(
+    (budget) => `${budget.name ?? budget.id}${budget.value === null ? "" : ` (${budget.value})`}`,
   );
-}
-
-/** Formats counts, those of parts and calls in an object of their own. */
-function tokensJson(tokens: TokenCounts): object {
-  const classes = Object.fromEntries(TOKEN_CLASSES.map((name) => [name, tokens[name]]));
-  const further = FURTHER_CLASSES.filter((name) => tokens[name] !== undefined).map((name) => [name, tokens[name]]);
-  return further.length === 0 ? classes : { ...classes, further: Object.fromEntries(further) };
+  const further = [
+    shortfall !== null && shortfall > 0 && `${shortfall} not covered`,
+    retry && `retry of ${retry.of}: ${retry.credited} not charged again`,
+    names.length > 0 && `in budget ${names.join(", ")}`,
+  ];
+  return [`${model} ${request_id}${ended}`, ...further].filter(Boolean).join(", ");
 }

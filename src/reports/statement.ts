@@ -3,6 +3,7 @@ import { FURTHER_CLASSES, PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-clas
 import { isoMonth, isoTime } from "../api/time.ts";
 import { ALLOWANCE_REFERENCE } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import type { AdjustmentRow } from "../credits/books.ts";
 import { byName, displayPrice, tokensByClass } from "../credits/price.ts";
 import { NO_TOTALS, type StatementTotals, sumOfTotals, TOTALS } from "../credits/statement-totals.ts";
 import { invalidCursor, OperatorError } from "../errors.ts";
@@ -177,8 +178,8 @@ export class Statements {
   }
 }
 
-/** Digests of months as the API and the command show them. */
-export function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
+/** Formats digests of months as the API shows them. */
+function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
   return rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
 }
 
@@ -200,7 +201,7 @@ function csvOfTotals(totals: StatementTotals, chosen: StatementEntry["kind"] | n
 }
 
 /** Returns the period that a statement covers, which does not begin before requests that are closed. */
-export function periodFrom({ fromMs }: StatementStart, toMs: number | undefined): Period {
+export function periodFrom({ fromMs }: Pick<StatementStart, "fromMs">, toMs: number | undefined): Period {
   if (fromMs === null) return { fromMs: undefined, toMs };
   return { fromMs, toMs: toMs === undefined ? undefined : Math.max(fromMs, toMs) };
 }
@@ -209,7 +210,7 @@ export function periodFrom({ fromMs }: StatementStart, toMs: number | undefined)
 export async function assertUnchanged(
   books: Pick<Books, "closedBefore">,
   organizationId: string,
-  { closedBeforeMs }: StatementStart,
+  { closedBeforeMs }: Pick<StatementStart, "closedBeforeMs">,
 ): Promise<void> {
   if (closedBeforeMs === (await books.closedBefore(organizationId))) return;
   throw new OperatorError("Old requests were closed during the export of the statement. Start it again.");
@@ -235,8 +236,11 @@ const EMPTY_FIELDS = {
   model: null,
   route: null,
   tokens: null,
+  basis: null,
   ending: null,
+  shortfall: null,
   retry: null,
+  metadata: null,
   corrected_request_id: null,
   reference: null,
   note: null,
@@ -255,21 +259,33 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
   };
   if (entry.kind === "grant") return { ...line, id: entry.grant.id, reference: entry.grant.reference };
   if (entry.kind !== "charge") {
-    const { id, tokenId, holdId, reference, note } = entry.adjustment;
-    return { ...line, id, token_id: tokenId, corrected_request_id: holdId, reference, note };
+    const { id, tokenId, holdId, reference } = entry.adjustment;
+    const request = { token_id: tokenId, corrected_request_id: holdId };
+    return { ...line, id, ...request, reference, note: noteOf(entry.adjustment) };
   }
-  const { holdId, tokenId, requestId, model, upstream, tokens, end, retry } = entry.event;
-  const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream };
-  return { ...line, ...request, tokens: tokensByClass(tokens), ending: end, retry: retryJson(retry) };
+  const { holdId, tokenId, requestId, model, upstream, tokens, basis, end, shortfall, retry, metadata } = entry.event;
+  const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream, metadata };
+  const charge = { tokens: tokensByClass(tokens), basis, ending: end, shortfall: creditsFromMicro(shortfall) };
+  return {
+    ...line,
+    ...request,
+    ...charge,
+    retry: retryJson(retry),
+  };
 }
 
-/** Returns what a retry was charged less, as the API and the command show it. */
+/** Returns what a retry was charged less, as the API shows it. */
 export function retryJson(retry: UsageEvent["retry"]): StatementEntry["retry"] {
   return retry && { of: retry.of, credited: creditsFromMicro(retry.credited) };
 }
 
-/** Returns the budgets in which an entry counts, as the API, the command and the CSV format show them. */
-export function budgetsOf({ budgets }: LedgerEntry): StatementEntry["budgets"] {
+/** Returns the note of an adjustment; for expired credits the ids of their grants. */
+function noteOf({ kind, draws, note }: AdjustmentRow): string | null {
+  return kind === "lapse" ? draws.map(({ grantId }) => grantId).join(" ") : note;
+}
+
+/** Returns the budgets in which an entry counts, as the API and the CSV format show them. */
+function budgetsOf({ budgets }: LedgerEntry): StatementEntry["budgets"] {
   return budgets.map(({ budgetId: id, name = null, windowAtMs, value }) => {
     const begins_at = windowAtMs === 0 ? null : isoTime(windowAtMs);
     return { id, name, begins_at, value: value === "" ? null : value };
@@ -333,9 +349,8 @@ function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: bool
     return csvLine({ ...line, ...csvOfCharge(event), provider_cost: forOperator ? event.providerCost : null });
   }
   if (entry.kind === "grant") return csvLine({ ...line, id: entry.grant.id, reference: entry.grant.reference });
-  const { id, tokenId, holdId, reference, note, draws } = entry.adjustment;
-  const about = entry.kind === "lapse" ? draws.map(({ grantId }) => grantId).join(" ") : note;
-  return csvLine({ ...line, id, token: tokenId, hold: holdId, reference, note: about });
+  const { id, tokenId, holdId, reference } = entry.adjustment;
+  return csvLine({ ...line, id, token: tokenId, hold: holdId, reference, note: noteOf(entry.adjustment) });
 }
 
 function csvOfCharge(event: UsageEvent): CsvCells {

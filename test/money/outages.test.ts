@@ -83,7 +83,7 @@ const configOf = (holdSeconds = 600, models: object[] = []) => ({
 interface Charge {
   kind: string;
   requestId: string;
-  credits: number;
+  amount: number;
 }
 interface Ready {
   status: string;
@@ -132,7 +132,7 @@ async function expectBooked(service: RunningService, { id, token }: Organization
     entries.filter(({ kind }) => kind === "charge"),
     ({ requestId }) => requestId,
   );
-  const sums = [...charges.values()].map((lines) => lines.reduce((sum, { credits }) => sum - credits, 0));
+  const sums = [...charges.values()].map((lines) => lines.reduce((sum, { amount }) => sum - amount, 0));
   expect(sums).toEqual(Array(20).fill(COST));
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 }

@@ -62,9 +62,9 @@ function failing(): Behaviour {
 
 interface Charge {
   kind: string;
-  holdId: string;
-  credits: number;
-  end: string;
+  id: string;
+  amount: number;
+  ending: string;
   retry: { of: string; credited: number } | null;
   metadata: Record<string, string> | null;
 }
@@ -77,9 +77,9 @@ async function chargesOf(service: RunningService, { id }: Organization): Promise
 /** Sums charges by the user that a request names. */
 function byUser(charges: readonly Charge[]): Map<string, number> {
   const sums = new Map<string, number>();
-  for (const { metadata, credits } of charges) {
+  for (const { metadata, amount } of charges) {
     const user = metadata?.user ?? "";
-    sums.set(user, (sums.get(user) ?? 0) - credits);
+    sums.set(user, (sums.get(user) ?? 0) - amount);
   }
   return sums;
 }
@@ -192,8 +192,8 @@ describe("retries against an upstream that fails three of ten requests", () => {
     };
     for (let intent = 0; intent < 20; intent += 1) await untilAnswered(ask, organization.token, `${intent}`);
     const charges = await chargesOf(service, organization);
-    expect(charges.filter(({ end }) => end === "complete")).toHaveLength(20);
-    expect(charges.some(({ end }) => end === "upstream_failed")).toBe(true);
+    expect(charges.filter(({ ending }) => ending === "complete")).toHaveLength(20);
+    expect(charges.some(({ ending }) => ending === "upstream_failed")).toBe(true);
     expect(charges.every(({ retry }) => retry === null)).toBe(true);
   });
 });
@@ -233,7 +233,7 @@ describe("a retry", () => {
 
   /** Returns the amounts of an organization's charges and what they were credited, in their order. */
   const amounts = async (organization: Organization, at = service) =>
-    (await chargesOf(at, organization)).map(({ credits, retry }) => [Math.abs(credits), retry?.credited ?? null]);
+    (await chargesOf(at, organization)).map(({ amount, retry }) => [Math.abs(amount), retry?.credited ?? null]);
 
   test("A retry names its attempt in the statement and the request log, and its answer says what was charged.", async () => {
     breakNext(1);
@@ -245,20 +245,20 @@ describe("a retry", () => {
       cost = (usage as { cost?: number } | undefined)?.cost ?? cost;
     }
     const [broken, retry] = await chargesOf(service, organization);
-    const part = -(broken?.credits ?? 0);
+    const part = -(broken?.amount ?? 0);
     expect(part).toBeGreaterThan(SENT);
-    expect(retry).toMatchObject({ end: "complete", credits: -(WORDS.length - SENT) });
-    expect(retry?.retry).toEqual({ of: broken?.holdId, credited: part });
+    expect(retry).toMatchObject({ ending: "complete", amount: -(WORDS.length - SENT) });
+    expect(retry?.retry).toEqual({ of: broken?.id, credited: part });
     expect(cost).toBe(WORDS.length - SENT);
     const read = async (path: string) => (await operator(service).call("GET", path)).body as unknown;
-    expect(await read(`/requests/${retry?.holdId}`)).toMatchObject({ charged: cost, retry: retry?.retry });
-    expect(await read(`/requests/${broken?.holdId}`)).toMatchObject({ charged: part, retry: null });
+    expect(await read(`/requests/${retry?.id}`)).toMatchObject({ charged: cost, retry: retry?.retry });
+    expect(await read(`/requests/${broken?.id}`)).toMatchObject({ charged: part, retry: null });
     const { data } = (await read(`/organizations/${organization.id}/statement?kind=charge`)) as { data: unknown[] };
-    expect(data.at(-1)).toMatchObject({ id: retry?.holdId, retry: retry?.retry });
+    expect(data.at(-1)).toMatchObject({ id: retry?.id, retry: retry?.retry });
     const csv = (await read(`/organizations/${organization.id}/statement.csv`)) as string;
     const lines = csv.trim().split(/\r?\n/);
     expect(lines[0]).toMatch(/,retry_of,retry_credited,token_name,total$/);
-    expect(lines.find((line) => line.includes(retry?.holdId ?? "none"))).toContain(`,${broken?.holdId},${part}`);
+    expect(lines.find((line) => line.includes(retry?.id ?? "none"))).toContain(`,${broken?.id},${part}`);
   });
 
   test("Only one retry uses an attempt, however many are sent at once, and first attempts use none.", async () => {
@@ -308,9 +308,9 @@ describe("a retry", () => {
     await expect.poll(async () => (await chargesOf(service, organization)).length).toBe(1);
     await attempt(organization, { retries: 1 });
     const [first, second] = await chargesOf(service, organization);
-    expect(first).toMatchObject({ end: "client_disconnected" });
-    expect(second).toMatchObject({ end: "complete", retry: null });
-    expect(-(second?.credits ?? 0)).toBeGreaterThanOrEqual(WORDS.length);
+    expect(first).toMatchObject({ ending: "client_disconnected" });
+    expect(second).toMatchObject({ ending: "complete", retry: null });
+    expect(-(second?.amount ?? 0)).toBeGreaterThanOrEqual(WORDS.length);
   });
 
   const lineOf = (content: string) =>
@@ -346,8 +346,8 @@ describe("a retry", () => {
     upstream.behave("cut", whole);
     await attempt(organization, { retries: 1 });
     const [first, second] = await chargesOf(service, organization);
-    expect(first).toMatchObject({ end: "upstream_failed" });
-    expect(second).toMatchObject({ end: "complete", retry: null });
+    expect(first).toMatchObject({ ending: "upstream_failed" });
+    expect(second).toMatchObject({ ending: "complete", retry: null });
   });
 
   describe("after an end of the service", () => {
@@ -371,8 +371,8 @@ describe("a retry", () => {
       await expect.poll(async () => (await chargesOf(second, organization)).length).toBe(1);
       expect(await attempt(organization, { retries: 1, url: second.baseUrl })).toBe(WORDS.join(""));
       const [broken, retry] = await chargesOf(second, organization);
-      expect(broken?.end).toBe(signal === "SIGTERM" ? "service_failed" : "recovered");
-      expect(retry?.retry).toEqual({ of: broken?.holdId, credited: -(broken?.credits ?? 0) });
+      expect(broken?.ending).toBe(signal === "SIGTERM" ? "service_failed" : "recovered");
+      expect(retry?.retry).toEqual({ of: broken?.id, credited: -(broken?.amount ?? 0) });
       expect(await second.tollgate("ledger", "verify")).toMatchObject({ ok: true });
     });
 
@@ -387,7 +387,7 @@ describe("a retry", () => {
         await attempt(organization, { retries: 0, url: first.baseUrl });
         await attempt(organization, { retries: 1, url: running.baseUrl });
         const [broken, retry] = await chargesOf(first, organization);
-        expect(retry?.retry).toEqual({ of: broken?.holdId, credited: -(broken?.credits ?? 0) });
+        expect(retry?.retry).toEqual({ of: broken?.id, credited: -(broken?.amount ?? 0) });
         expect(await first.tollgate("ledger", "verify")).toMatchObject({ ok: true });
       } finally {
         await first.end();

@@ -148,15 +148,15 @@ test("nothing was charged twice, and each charge is of the route that served", a
   const charges = entries.filter(({ kind }) => kind === "charge");
   expect(charges.length).toBeGreaterThan(200);
   expect(new Set(charges.map(({ requestId }) => requestId)).size).toBe(charges.length);
-  const spare = charges.filter(({ upstream }) => upstream === "healthy/spare");
+  const spare = charges.filter(({ route }) => route === "healthy/spare");
   expect(spare.length).toBeGreaterThan(200);
-  expect(spare.filter(({ credits }) => credits !== -USAGE.total_tokens)).toEqual([]);
+  expect(spare.filter(({ amount }) => amount !== -USAGE.total_tokens)).toEqual([]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
 interface Charge {
   kind: string;
   requestId: string;
-  upstream: string;
-  credits: number;
+  route: string;
+  amount: number;
 }

@@ -115,8 +115,8 @@ const ask = (model: string, stream: boolean, token = rich.token, options?: Reque
 
 interface Charge {
   model: string;
-  upstream: string;
-  end?: string;
+  route: string;
+  ending: string | null;
 }
 
 describe.each([false, true])("streamed: %s", (stream) => {
@@ -273,10 +273,10 @@ test("models list tells beside the running service how its routes fare", async (
 
 test("each charge names the route that was taken, and the books balance", async () => {
   const statement = await service.tollgate<{ entries: Charge[] }>("credits", "statement", "--org", rich.id);
-  const complete = statement.entries.filter(({ end }) => end === "complete");
+  const complete = statement.entries.filter(({ ending }) => ending === "complete");
   expect(complete.length).toBeGreaterThan(100);
   const models = ["well", "weighted", "trial", "dated"];
-  const wrong = complete.filter((charge) => charge.upstream !== "up/spare" && !models.includes(charge.model));
+  const wrong = complete.filter((charge) => charge.route !== "up/spare" && !models.includes(charge.model));
   expect(wrong).toEqual([]);
   expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });

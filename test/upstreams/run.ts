@@ -51,10 +51,10 @@ interface Answer {
 
 interface Charge {
   requestId: string;
-  credits: number;
+  amount: number;
   tokens: Record<string, number>;
   basis: string;
-  end: string;
+  ending: string;
 }
 
 /** A service whose upstreams misbehave, each of its models in one way of the cases. */
@@ -166,7 +166,7 @@ async function run(asking: Asking, kinds: readonly string[]): Promise<Met[]> {
 function outcomeOf({ status, text }: Answer, kind: string, mode: Mode, charge: Charge | undefined): Outcome {
   if (status !== 200) {
     const code = errorCode(JSON.parse(text), status);
-    if (charge !== undefined) throw new Error(`${code} was charged ${charge.credits}`);
+    if (charge !== undefined) throw new Error(`${code} was charged ${charge.amount}`);
     return `${status} \`${code}\`, nothing charged`;
   }
   const received = mode === "streamed" ? receivedStream(text) : receivedDocument(text);
@@ -176,11 +176,11 @@ function outcomeOf({ status, text }: Answer, kind: string, mode: Mode, charge: C
     }
     return `nothing, then \`${received.code}\`, nothing charged`;
   }
-  if (-charge.credits !== Object.values(charge.tokens).reduce((sum, count) => sum + count, 0)) {
-    throw new Error(`${charge.credits} credits for ${JSON.stringify(charge.tokens)}`);
+  if (-charge.amount !== Object.values(charge.tokens).reduce((sum, count) => sum + count, 0)) {
+    throw new Error(`${charge.amount} credits for ${JSON.stringify(charge.tokens)}`);
   }
   if (received.code === undefined) return wholeOutcome(received, kind, charge);
-  const isCounted = charge.basis === "counted" && charge.end !== "complete";
+  const isCounted = charge.basis === "counted" && charge.ending !== "complete";
   if (!isCounted || charge.tokens.input !== PROMPT_TOKENS || charge.tokens.output !== countOf(received.pieces)) {
     throw new Error(`A stream that broke off was charged ${JSON.stringify(charge)}`);
   }
@@ -211,15 +211,15 @@ function receivedDocument(text: string): Received {
   return { pieces: [choices[0].message.content], usage, code: undefined };
 }
 
-function wholeOutcome({ pieces, usage }: Received, kind: string, { basis, end, tokens }: Charge): Outcome {
+function wholeOutcome({ pieces, usage }: Received, kind: string, { basis, ending, tokens }: Charge): Outcome {
   const text = pieces.join("");
   const said = /^(a|é😀|\uFFFD)$|^(Hello |é😀|\uFFFD)from far away\.$/;
   if (!said.test(text)) throw new Error(`Received ${text.slice(0, 80)}`);
   const counted = { prompt_tokens: PROMPT_TOKENS, completion_tokens: countOf(pieces) };
   const bounded = basis === "bounded" ? boundedCounts(tokens) : undefined;
   const counts = basis === "reported" ? reportedBy(kind) : (bounded ?? counted);
-  if ((bounded === undefined && !isDeepStrictEqual(tokens, classesOf(counts))) || end !== "complete") {
-    throw new Error(`A whole answer was charged ${JSON.stringify({ basis, end, tokens })}`);
+  if ((bounded === undefined && !isDeepStrictEqual(tokens, classesOf(counts))) || ending !== "complete") {
+    throw new Error(`A whole answer was charged ${JSON.stringify({ basis, ending, tokens })}`);
   }
   if (usage?.prompt_tokens !== counts.prompt_tokens || usage.completion_tokens !== counts.completion_tokens) {
     throw new Error(`A complete answer reported the usage ${JSON.stringify(usage)}`);

@@ -135,11 +135,14 @@ export const StatementEntry = Entity("statement_entry", {
   model: Nullable(Type.String()),
   route: Nullable(Type.String()),
   tokens: Nullable(TokensByClass),
+  basis: Nullable(TextOf("How the tokens of a charge were counted.")),
   ending: Nullable(Type.String()),
+  shortfall: Nullable(NumberOf("Part of the price of a charge that the credits did not cover.")),
   retry: RetryCredit,
+  metadata: Nullable(Type.Record(Type.String(), Type.String())),
   corrected_request_id: Nullable(TextOf("Request whose charge the credit corrects.")),
   reference: Nullable(Type.String()),
-  note: Nullable(Type.String()),
+  note: Nullable(TextOf("The reason; of expired credits the ids of their grants.")),
 });
 export type StatementEntry = Static<typeof StatementEntry>;
 export const StatementFilter = {
