@@ -31,7 +31,12 @@ export async function closeMonths(store: Store, organizationId: string, requestM
       },
       monthDigests: { ...monthDigests, add: timed("digest", monthDigests.add) },
     },
-    live: { config: { retention: { requestMonths }, conversations: { keepDays: 30 }, responses: { keepHours: 24 } } },
+    live: {
+      config: {
+        ...{ retention: { requestMonths }, conversations: { keepDays: 30 }, responses: { keepHours: 24 } },
+        statements: { numberPrefix: "", letterhead: {} },
+      },
+    },
     isUsageSummedUp: async () => true,
     spooled: async () => 0,
     clock: Date.now,

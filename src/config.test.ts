@@ -133,7 +133,7 @@ const TRUST_PROXY =
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
-  "server, dataDir, database, redis, credits, limits, playground, identity, completions, conversations, responses, retention, warnings, ledger, log, metrics, telemetry, sandbox, providers, models, aliases, priceLists";
+  "server, dataDir, database, redis, credits, limits, playground, identity, completions, conversations, responses, retention, warnings, statements, ledger, log, metrics, telemetry, sandbox, providers, models, aliases, priceLists";
 
 test("without a configuration, a hold ends within the time that the stores allow by default", () => {
   // The constant of stores/queries/books.ts, which a command uses that reads no schema of the configuration.
@@ -151,7 +151,7 @@ describe("a mistake in the file is reported in one line", () => {
     ["server: { port: 65536 }", "1: server.port is 65536, but must be an integer from 0 to 65535."],
     [
       "server: 3",
-      "1: server is 3, but must be a group of settings: host, port, trustProxy, basePath, keyInQuery, bodyLimitBytes, bodiesInFlightBytes, maxConnections, overload, drainDelaySeconds, drainSeconds, storeWaitSeconds.",
+      "1: server is 3, but must be a group of settings: host, port, trustProxy, basePath, publicUrl, keyInQuery, bodyLimitBytes, bodiesInFlightBytes, maxConnections, overload, drainDelaySeconds, drainSeconds, storeWaitSeconds.",
     ],
     [
       'server: { basePath: "tollgate" }',

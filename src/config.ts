@@ -183,6 +183,9 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
     refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");
   }
   const { smtp, mailFrom } = settings.warnings;
+  if (smtp === undefined && settings.statements.mail) {
+    refuse(["statements", "mail"], "is true, but warnings.smtp is missing.");
+  }
   if (smtp !== undefined && mailFrom === undefined) {
     refuse(["warnings", "mailFrom"], "is missing. It must be a mail address where warnings.smtp is set.");
   }

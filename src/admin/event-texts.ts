@@ -35,6 +35,8 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
   "backup.failed": ({ reason }) => `A backup failed: ${reason}`,
   "receiver.disabled": ({ name, last_result }) =>
     `The receiver "${name}" is disabled, because deliveries failed for 5 days. Last result: ${last_result}.`,
+  "statement.ready": ({ statement_id, month }) =>
+    `${statement_id === undefined ? "The statement" : `Statement ${statement_id}`} of ${month} is ready.`,
   "receiver.test": () => "This is a test event.",
 };
 

@@ -142,7 +142,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, events } = store;
+  const { accounts, allowances, budgets, admin, events, monthlyStatements } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -162,6 +162,7 @@ function adminServices(
     priceLists: async () => [...live.catalog.byPriceList.keys()],
     issuers: async () => live.config.identity.issuers,
     events,
+    monthlyStatements,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: responseItemsOver({ rows: store.responseItems, live, clock, log }),
     book: ledger.book,

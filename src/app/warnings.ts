@@ -32,7 +32,7 @@ export function receiverFault(
 export async function createWarnings(
   { warnings }: Config,
   { clock, log }: StartOptions,
-  { store, live }: { store: Pick<Store, "events" | "accounts">; live: LiveValues },
+  { store, live }: { store: Pick<Store, "events" | "accounts" | "monthlyStatements">; live: LiveValues },
 ): Promise<Dispatcher> {
   const allowsPrivate = () => live.config.warnings.allowPrivateAddresses;
   const webhooks = webhookSender({ allowsPrivate, clock });
@@ -43,7 +43,11 @@ export async function createWarnings(
     ends: "warnings can be delivered again",
   };
   return new Dispatcher({
-    ...{ rows: store.events, accounts: store.accounts, clock },
+    ...{ rows: store.events, accounts: store.accounts, statements: store.monthlyStatements, clock },
+    settings: () => {
+      const { statements, server } = live.config;
+      return { mailsStatements: statements.mail, publicUrl: server.publicUrl };
+    },
     senderOf: (format) => (format === "mail" ? mail : webhooks),
     outage: createOutage({ log, level: "warn", texts, clock }),
     close: async () => {

@@ -57,7 +57,7 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
-  const { accounts, admin, allowances, budgets, books, events, identities: identityRows } = store;
+  const { accounts, admin, allowances, budgets, books, events, monthlyStatements, identities: identityRows } = store;
   const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
     return targetFault(
@@ -67,7 +67,7 @@ export async function withWorkspace<T>(
   };
   const directory = directoryOver({ rows: store.directory, clock });
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
-  const rows = { accounts, admin, allowances, budgets, directory, events, identityRows };
+  const rows = { accounts, admin, allowances, budgets, directory, events, monthlyStatements, identityRows };
   const issuers = async () => (await import("../config.ts")).loadGroup({ flags }, "identity").issuers;
   const priceLists = async () => Object.keys((await import("../config.ts")).loadGroup({ flags }, "priceLists") ?? {});
   const core = { ...rows, receiverFault, modelIds: null, priceLists, issuers, book, actor: COMMAND_ACTOR };

@@ -75,6 +75,34 @@ export const WarningsSchema = Group({
   }),
 });
 
+const Line = (description: string) =>
+  Type.String({ pattern: "^[^\\p{Cc}]{1,200}$", allowed: "1 to 200 characters on one line", description });
+
+/** Statements of months. */
+export const StatementsSchema = Group(
+  {
+    numberPrefix: Type.String({
+      pattern: "^([0-9A-Za-z-]{0,19}[A-Za-z-])?$",
+      allowed: "at most 20 letters, digits and hyphens that do not end in a digit",
+      default: "ST-",
+      description: "Text before the number of a new statement, such as ACME-; numbers continue when it changes.",
+    }),
+    mail: Type.Boolean({
+      default: false,
+      description: "True to send each new statement to the contacts of its organization. Requires `warnings.smtp`.",
+    }),
+    letterhead: Group(
+      OptionalKeys({
+        name: Line("Name of the company that issues the statements."),
+        address: Type.Array(Line("A line of its address."), { description: "Lines of its address." }),
+        taxId: Line("Its tax number."),
+        footer: Line("Text at the end of a statement, such as a bank account."),
+      }),
+    ),
+  },
+  { reload: true },
+);
+
 export const LedgerSchema = Group({
   holdSeconds: NumberIn(0.1, 3600, {
     default: 120,

@@ -2,7 +2,14 @@ import { type Static, Type } from "typebox";
 import { MAX_TOKENS_DEFAULT, TEMPERATURE_MAX } from "../api/chat/request.ts";
 import { FORMATS } from "./formats.ts";
 import { IdentitySchema } from "./identity-schema.ts";
-import { ConversationsSchema, LedgerSchema, Responses, RetentionSchema, WarningsSchema } from "./ledger-schema.ts";
+import {
+  ConversationsSchema,
+  LedgerSchema,
+  Responses,
+  RetentionSchema,
+  StatementsSchema,
+  WarningsSchema,
+} from "./ledger-schema.ts";
 import { Metrics, TelemetrySchema } from "./telemetry-schema.ts";
 import {
   Aliases,
@@ -54,6 +61,12 @@ const Server = Group({
     format: "base-path",
     description:
       "Path under which a proxy publishes the service, such as /tollgate; empty for the root. Requests are accepted with and without it.",
+  }),
+  ...OptionalKeys({
+    publicUrl: Type.String({
+      ...{ reload: true, format: "http-url" },
+      description: "Address of the console for links in mails, such as https://ai.example.com.",
+    }),
   }),
   keyInQuery: Type.Boolean({
     default: false,
@@ -192,6 +205,7 @@ export const ConfigSchema = Group({
   responses: Responses,
   retention: RetentionSchema,
   warnings: WarningsSchema,
+  statements: StatementsSchema,
   ledger: LedgerSchema,
   log: Group(
     {

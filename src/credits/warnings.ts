@@ -1,12 +1,29 @@
 import type { EventKind } from "../api/admin/event-kinds.ts";
 import { DAY_MS, isoTime } from "../api/time.ts";
-import type { EVENT } from "../stores/admin-schema.ts";
+import type { EVENT, RECEIVER } from "../stores/admin-schema.ts";
+import type { ORGANIZATION } from "../stores/schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro, type MicroCredits } from "./amount.ts";
 import type { BalanceRow, BudgetUseRow } from "./books.ts";
 import { type SpendingBudget, windowEnd } from "./budgets.ts";
 
 export type EventRow = RowOf<typeof EVENT>;
+
+const CONTACTS_ID = "contacts_";
+
+/** Returns the receiver that stands for the contacts of an organization, who get its statements by mail. */
+export function contactsOf({ id: organizationId, contacts }: RowOf<typeof ORGANIZATION>): RowOf<typeof RECEIVER> {
+  return {
+    ...{ id: `${CONTACTS_ID}${organizationId}`, organizationId, name: "Contacts", format: "mail", secrets: [] },
+    ...{ target: (contacts ?? []).join(", "), kinds: ["statement.ready"], createdAtMs: 0 },
+    ...{ failingSinceMs: null, disabledAtMs: null },
+  };
+}
+
+/** Returns the organization for whose contacts a receiver stands; undefined for any other receiver. */
+export function organizationOfContacts(receiverId: string): string | undefined {
+  return receiverId.startsWith(CONTACTS_ID) ? receiverId.slice(CONTACTS_ID.length) : undefined;
+}
 
 /** The time of a batch, and the list of its events. */
 interface EventSink {

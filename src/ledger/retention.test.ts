@@ -5,6 +5,7 @@ import { DatabaseSync } from "node:sqlite";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { bulkStatements } from "../../test/support/bulk.ts";
 import { keepLog } from "../../test/support/log.ts";
+import { STATEMENT_TERMS } from "../../test/support/month-digests.ts";
 import { DAY_MS, isoMonth } from "../api/time.ts";
 import { idAt } from "../credits/request-id.ts";
 import { UsageDays } from "../reports/usage-days.ts";
@@ -63,7 +64,14 @@ function retentionOf(limits: Limits, options: Partial<RetentionOptions> = {}): R
   const days = usageDays();
   return new Retention({
     store,
-    live: { config: { retention: limits, conversations: { keepDays: 3 }, responses: { keepHours: 24 } } },
+    live: {
+      config: {
+        retention: limits,
+        conversations: { keepDays: 3 },
+        responses: { keepHours: 24 },
+        statements: STATEMENT_TERMS,
+      },
+    },
     isUsageSummedUp: (beforeMs) => days.isSummedUp(beforeMs),
     spooled: async () => 0,
     clock,

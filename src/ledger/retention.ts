@@ -2,6 +2,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { DAY_MS, HOUR_MS, isoTime, monthStart } from "../api/time.ts";
 import { ClosingTally } from "../credits/closing.ts";
 import { sharedRun } from "../internals/shared-run.ts";
+import type { StatementTerms } from "../stores/queries/monthly-statements.ts";
 import type { ResponseTimes } from "../stores/queries/response-items.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -20,12 +21,13 @@ export interface RetentionOptions {
   log: Log;
 }
 
-/** The times for which rows are stored. */
+/** The times for which rows are stored, and what statements of months say. */
 export interface RetentionSettings {
   /** Undefined: for ever. */
   retention: { requestMonths?: number | undefined; auditDays?: number | undefined };
   conversations: { keepDays: number };
   responses: { keepHours: number };
+  statements: StatementTerms;
 }
 
 /** Rows from before a time, which the configuration allows to remove. */
@@ -62,7 +64,7 @@ type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
  * Removes what is older than the configuration allows: every hour requests, which become one sum per organization, and every
- * minute all other rows that expire. Also stores the digests of months that are over. Works in small steps. Every one can be
+ * minute all other rows that expire. Also stores the digests and the statements of months that are over. Works in small steps. Every one can be
  * interrupted, and several processes may run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because
  * it would delay the starts of others.
  */
@@ -216,7 +218,7 @@ export class Retention {
       if (next === undefined || !next.isOver) return next?.month;
       const hash = monthDigests.begin(organizationId, next);
       while (!(await this.#paced(() => monthDigests.add(hash))));
-      await monthDigests.store(hash);
+      await monthDigests.store(hash, this.#options.live.config.statements);
     }
   }
 

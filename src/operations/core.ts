@@ -11,8 +11,10 @@ import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
 
+type CoreRows = Pick<Store, "accounts" | "admin" | "allowances" | "budgets" | "events" | "monthlyStatements">;
+
 /** Services that operations use in a running service and in a command. */
-export interface Core extends AuditTime, Pick<Store, "accounts" | "admin" | "allowances" | "budgets" | "events"> {
+export interface Core extends AuditTime, CoreRows {
   directory: Directory;
   /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;

@@ -35,7 +35,13 @@ import {
 import { rotateToken } from "./rotate-token.ts";
 import { createPlaygroundToken, listModelsWithRoutes, resumeRoute, showService } from "./service.ts";
 import { beginSignIn, completeSignIn, endSession, listSessions, showSession, signIn, signOut } from "./sessions.ts";
-import { exportStatement, showStatement } from "./statements.ts";
+import {
+  exportMonthStatement,
+  exportStatement,
+  listMonthStatements,
+  showMonthStatement,
+  showStatement,
+} from "./statements.ts";
 import { changeToken, createToken, listTokens, revokeToken, showToken } from "./tokens.ts";
 
 /** Every operation of the admin API by its id, in the order of the documentation. */
@@ -50,6 +56,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },
+  ...{ listMonthStatements, showMonthStatement, exportMonthStatement },
   ...{ listReceivers, createReceiver, changeReceiver, deleteReceiver, rotateReceiverSecret, testReceiver },
   ...{ listDeliveries, replayDelivery },
   ...{ listTokens, createToken, showToken, changeToken, rotateToken, revokeToken },

@@ -183,7 +183,8 @@ function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
   return rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
 }
 
-function totalsJson(totals: StatementTotals) {
+/** Formats totals as the API shows them. */
+export function totalsJson(totals: StatementTotals) {
   const inCredits = TOTALS.map((name) => [name, creditsFromMicro(totals[name])]);
   return Object.fromEntries(inCredits) as Record<keyof StatementTotals, number>;
 }

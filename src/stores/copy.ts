@@ -10,6 +10,7 @@ import { ADJUSTMENT, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from
 import { join, raw, type Sql, sql } from "./sql.ts";
 import { openSqliteSide } from "./sqlite/copy-side.ts";
 import { openSqliteDriver } from "./sqlite/sqlite.ts";
+import { MONTHLY_STATEMENT } from "./statement-schema.ts";
 import type { TableShape } from "./table.ts";
 
 /** Partitions are created for so long ahead, as a service does. */
@@ -39,6 +40,7 @@ const SHORT_PAGES = new Map<string, number>([
   [CONVERSATION.name, 20],
   [RESPONSE_ITEM.name, 5],
   [KEY.name, 100],
+  [MONTHLY_STATEMENT.name, 50],
 ]);
 
 const ALL = sql`1 = 1`;

@@ -11,6 +11,7 @@ import type {
   Retry,
   Trace,
 } from "../credits/facts.ts";
+import { type StatementTotals, TOTALS } from "../credits/statement-totals.ts";
 
 export type Cell = string | bigint | number | Uint8Array | null;
 /** PostgreSQL's name of a column's type. */
@@ -252,6 +253,16 @@ export function settlement(): Field<LateSettlement | null> {
       const sums = { inputTokens: Number(input), outputTokens: Number(output), shortfall: shortfall as bigint };
       return { ...JSON.parse(rest), ...sums };
     },
+  };
+}
+
+/** Sums of a statement by kind, each in a column. */
+export function statementTotals(): Field<StatementTotals> {
+  return {
+    columns: Object.fromEntries(TOTALS.map((name) => [`${name}_total`, "bigint" as const])),
+    encode: (totals, cells) => void cells.push(...TOTALS.map((name) => totals[name])),
+    decode: (cells, at) =>
+      Object.fromEntries(TOTALS.map((name, index) => [name, cells[at + index]])) as unknown as StatementTotals,
   };
 }
 

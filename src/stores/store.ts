@@ -11,6 +11,7 @@ import { directoryRows } from "./queries/directory.ts";
 import { eventRows } from "./queries/events.ts";
 import { identityRows } from "./queries/identities.ts";
 import { monthDigestRows } from "./queries/month-digests.ts";
+import { monthlyStatementRows } from "./queries/monthly-statements.ts";
 import { refusalRows } from "./queries/refusals.ts";
 import { requestSumRows } from "./queries/request-sums.ts";
 import { requestRows } from "./queries/requests.ts";
@@ -43,6 +44,7 @@ export function storeOver(driver: StoreDriver) {
     responseItems: responseItemRows(database),
     closings: closingRows(database),
     monthDigests: monthDigestRows(database),
+    monthlyStatements: monthlyStatementRows(database),
     /** See `StoreDriver.runExclusively`. */
     runExclusively: <T>(work: () => Promise<T>) => driver.runExclusively(work),
     /** Resolves if the store answers and accepts writes. */

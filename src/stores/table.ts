@@ -100,15 +100,16 @@ export class Table<Row extends object> {
   }
 
   /**
-   * Returns the statement that inserts a row for each row of a source, such as `from organization where …`. Not for tables with
-   * bytes: SQLite would cast them to numbers.
+   * Returns the statement that inserts a row for each row of a source, such as `from organization where …`, with columns that
+   * the source has in place of values. Not for tables with bytes: SQLite would cast them to numbers.
    */
-  insertFrom(source: Sql, row: Row): Sql {
+  insertFrom(source: Sql, row: Row, selected: Readonly<Record<string, Sql>> = {}): Sql {
     const { columns, toCells } = this.partOf();
     // In a selection, databases do not infer the types of parameters from the columns.
-    const values = toCells(row).map(
-      (cell, index) => sql`cast(${cell} as ${raw(this.kinds[columns[index] ?? ""] ?? "")})`,
-    );
+    const values = toCells(row).map((cell, index) => {
+      const column = columns[index] ?? "";
+      return selected[column] ?? sql`cast(${cell} as ${raw(this.kinds[column] ?? "")})`;
+    });
     return sql`insert into ${raw(this.name)} (${raw(columns.join(", "))}) select ${join(values)} ${source}`;
   }
 

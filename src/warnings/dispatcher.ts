@@ -2,7 +2,9 @@ import { eventText } from "../admin/event-texts.ts";
 import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
 import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
 import { HOUR_MS } from "../api/time.ts";
-import { type EventRow, eventOf } from "../credits/warnings.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { closingOf, statementId, statementText } from "../credits/monthly-statement.ts";
+import { contactsOf, type EventRow, eventOf, organizationOfContacts } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
@@ -10,6 +12,8 @@ import type { Store } from "../stores/store.ts";
 const EVERY_MS = 1_000;
 const ROUTED_AT_ONCE = 100;
 const RECEIVERS_AT_ONCE = 32;
+/** Contacts of organizations that are sent statements at once: few, so that no warning waits for them. */
+const CONTACTS_AT_ONCE = 8;
 /** Longer than any attempt: a node that dies with a delivery leaves it to others after this time. */
 const CLAIM_MS = 60_000;
 /** Waiting time after each failed attempt. After the last one the delivery has failed. */
@@ -25,6 +29,8 @@ export interface EventMessage {
   id: string;
   event: EventRow;
   text: string;
+  /** The figures of a statement, for a mail of its own. */
+  statement?: string;
 }
 
 export interface AttemptResult {
@@ -45,6 +51,9 @@ export interface Sender {
 export interface DispatcherOptions {
   rows: Store["events"];
   accounts: Pick<Store["accounts"], "organization" | "token">;
+  statements: Pick<Store["monthlyStatements"], "ofMonth">;
+  /** The settings are read at each use, because a reload changes them. */
+  settings: () => { mailsStatements: boolean; publicUrl: string | undefined };
   senderOf(format: ReceiverRow["format"]): Sender;
   /** Milliseconds since 1970. */
   clock: () => number;
@@ -101,7 +110,8 @@ export class Dispatcher {
   async #poll(): Promise<void> {
     const { rows, clock } = this.#options;
     while ((await this.#route()) === ROUTED_AT_ONCE);
-    for (const receiver of await rows.dueReceivers(clock())) {
+    const contacts = await rows.dueContacts(clock(), CONTACTS_AT_ONCE);
+    for (const receiver of [...(await rows.dueReceivers(clock())), ...contacts]) {
       if (this.#sending.has(receiver.id) || this.#sending.size >= RECEIVERS_AT_ONCE) continue;
       const sending = this.#guard(() => this.#deliver(receiver)).finally(() => this.#sending.delete(receiver.id));
       this.#sending.set(receiver.id, sending);
@@ -114,9 +124,11 @@ export class Dispatcher {
     const events = await rows.unroutedEvents(ROUTED_AT_ONCE);
     if (events.length === 0) return 0;
     const receivers = await rows.receivers(null);
-    const deliveries = events.flatMap((event) =>
-      receivers.filter((receiver) => isFor(event, receiver)).map((receiver) => deliveryOf(event, receiver, clock())),
-    );
+    const deliveries = [];
+    for (const event of events) {
+      const own = [...receivers.filter((receiver) => isFor(event, receiver)), ...(await this.#contactsFor(event))];
+      deliveries.push(...own.map((receiver) => deliveryOf(event, receiver, clock())));
+    }
     await rows.routeEvents(
       events.map(({ key }) => key),
       deliveries,
@@ -124,12 +136,21 @@ export class Dispatcher {
     return events.length;
   }
 
+  /** Returns the contacts who get a statement by mail. */
+  async #contactsFor({ kind, organizationId }: EventRow): Promise<ReceiverRow[]> {
+    const { accounts, settings } = this.#options;
+    if (kind !== "statement.ready" || organizationId === null || !settings().mailsStatements) return [];
+    const organization = await accounts.organization(organizationId);
+    return organization === undefined || !organization.contacts?.length ? [] : [contactsOf(organization)];
+  }
+
   async #deliver(receiver: ReceiverRow): Promise<void> {
     const { rows, clock, senderOf } = this.#options;
     const { itemsMax, isDigest } = senderOf(receiver.format);
     const due = await rows.dueDeliveries(receiver.id, clock(), itemsMax);
     const claimed = due.length === 0 ? [] : await rows.claimDeliveries(due, clock() + CLAIM_MS);
-    const parts = isDigest && claimed.length > 0 ? [claimed] : claimed.map((item) => [item]);
+    const isTogether = isDigest && organizationOfContacts(receiver.id) === undefined;
+    const parts = isTogether && claimed.length > 0 ? [claimed] : claimed.map((item) => [item]);
     await Promise.all(parts.map((items) => this.#attempt(receiver, items)));
   }
 
@@ -156,9 +177,26 @@ export class Dispatcher {
     const { organizationId, key, data } = event;
     const organization =
       organizationId === null ? undefined : await this.#options.accounts.organization(organizationId);
-    const text = eventText(event, organization?.name ?? organizationId);
+    const name = organization?.name ?? organizationId;
+    if (event.kind === "statement.ready") return this.#statementMessage(event, name);
+    const text = eventText(event, name);
     if (typeof data.cap_of !== "string") return { id: eventIdOf(key), event, text };
     return { id: eventIdOf(key), event: { ...event, data: { ...data, cap_of: await this.#last(data.cap_of) } }, text };
+  }
+
+  /** Adds the figures of a statement to its event: its number is known only once it is stored. */
+  async #statementMessage({ data, ...event }: EventRow, name: string | null): Promise<EventMessage> {
+    const { statements, settings } = this.#options;
+    const row = await statements.ofMonth(event.organizationId ?? "", Date.parse(`${data.month}-01`));
+    if (row === undefined) throw new Error(`The statement of ${data.month} is missing`);
+    const { publicUrl } = settings();
+    const id = statementId(row);
+    const url = publicUrl === undefined ? null : `${publicUrl.replace(/\/$/, "")}/statements/${encodeURIComponent(id)}`;
+    const balances = { opening: creditsFromMicro(row.opening), closing: creditsFromMicro(closingOf(row)) };
+    const charged = creditsFromMicro(-row.totals.charge);
+    const complete = { ...event, data: { ...data, statement_id: id, ...balances, charged, url } };
+    const statement = [statementText(row), ...(url === null ? [] : ["", url])].join("\n");
+    return { id: eventIdOf(event.key), event: complete, text: eventText(complete, name), statement };
   }
 
   /** Returns the last token of the rotations of a token: the one that its cap is changed with. */
@@ -168,11 +206,15 @@ export class Dispatcher {
   }
 }
 
-/** Returns true if a receiver wants an event. Those of the service receive the events of all organizations. */
+/**
+ * Returns true if a receiver wants an event. Those of the service receive the events of all organizations, but statements, of
+ * which each organization has one a month, only if they name the kind.
+ */
 function isFor({ kind, organizationId }: EventRow, receiver: ReceiverRow): boolean {
   if (receiver.disabledAtMs !== null) return false;
   if (receiver.organizationId !== organizationId) {
     if (receiver.organizationId !== null || SERVICE_KINDS.has(kind)) return false;
+    if (kind === "statement.ready" && receiver.kinds === null) return false;
   }
   return receiver.kinds === null || receiver.kinds.includes(kind);
 }

@@ -70,13 +70,18 @@ function openTransport({ createTransport, url }: MailOptions): Transporter {
 }
 
 function mailOf(messages: readonly EventMessage[]): SendMailOptions {
+  // RFC 3834: no out-of-office reply answers it.
+  const headers = { "Auto-Submitted": "auto-generated" };
+  const [one] = messages;
+  if (messages.length === 1 && one?.statement !== undefined) {
+    return { headers, subject: one.text.slice(0, 150), text: one.statement };
+  }
   const sorted = messages.toSorted((one, other) => one.event.madeAtMs - other.event.madeAtMs);
   const lines = sorted.map(({ text, event }) => ({ text, at: isoTime(event.madeAtMs), kind: event.kind }));
   const [first] = lines;
   const rows = lines.map(({ at, kind, text }) => `<li><p>${escaped(text)}</p><small>${at}, ${kind}</small></li>`);
   return {
-    // RFC 3834: no out-of-office reply answers it.
-    headers: { "Auto-Submitted": "auto-generated" },
+    headers,
     subject:
       lines.length === 1 ? `Tollgate: ${(first?.text ?? "").slice(0, 150)}` : `Tollgate: ${lines.length} warnings`,
     text: lines.map(({ at, kind, text }) => `${text}\n(${at}, ${kind})\n`).join("\n"),

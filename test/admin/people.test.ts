@@ -94,6 +94,9 @@ deleteBudget           -      yes       -        yes    -          -        -
 raiseBudget            -      yes       -        yes    -          -        -
 showStatement          -      yes       yes      yes    -          yes      yes
 exportStatement        -      yes       yes      yes    -          yes      yes
+listMonthStatements    -      yes       yes      yes    -          yes      yes
+showMonthStatement     -      yes       yes      yes    -          yes      yes
+exportMonthStatement   -      yes       yes      yes    -          yes      yes
 listReceivers          -      yes       yes      yes    -          -        -
 createReceiver         -      yes       -        yes    -          -        -
 changeReceiver         -      yes       -        yes    -          -        -

@@ -11,6 +11,7 @@ import {
   send,
   startService,
 } from "../support/service.ts";
+import { makeStatements } from "../support/statements.ts";
 
 /** Six digits behind the point, so that no id or time holds them by chance. */
 const FOREIGN_CREDITS = "777.314159";
@@ -61,7 +62,7 @@ afterAll(async () => {
   await issuer?.close();
 });
 
-/** Creates a budget, a receiver and a delivery in an organization, which the paths name from then on. */
+/** Creates a budget, a receiver, a delivery and a statement in an organization, which the paths name from then on. */
 async function makeParts({ id }: Organization): Promise<void> {
   const make = async (path: string, body: object) => {
     const made = await operator(service).call<{ id: string }>("POST", path, body);
@@ -71,18 +72,21 @@ async function makeParts({ id }: Organization): Promise<void> {
   budgetIds.set(id, await make(`/organizations/${id}/budgets`, { name: "All", window: "month", amount: 1_000 }));
   receiverIds.set(id, await make("/receivers", { organization_id: id, ...bodies.createReceiver }));
   deliveryIds.set(id, await make(`/receivers/${receiverIds.get(id)}/test`, {}));
+  statementIds.set(id, (await makeStatements(service, id))[0]?.id ?? "none");
 }
 
 const requestIds = new Map<string, string>();
 const budgetIds = new Map<string, string>();
 const receiverIds = new Map<string, string>();
 const deliveryIds = new Map<string, string>();
+const statementIds = new Map<string, string>();
 /** Ids of an organization for the parameters of paths, by the path's first word. */
 const idsOf: Record<string, (organization: Organization) => string> = {
   organizations: ({ id }) => id,
   tokens: ({ tokenId }) => tokenId,
   requests: ({ id }) => requestIds.get(id) ?? "none",
   receivers: ({ id }) => receiverIds.get(id) ?? "none",
+  statements: ({ id }) => statementIds.get(id) ?? "none",
   deliveries: ({ id }) => deliveryIds.get(id) ?? "none",
 };
 /** Bodies that would be taken, but for who sends them. */

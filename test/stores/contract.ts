@@ -13,6 +13,7 @@ import { type ContractStore, Subject } from "./fixture.ts";
 import { flipCases } from "./flips.ts";
 import { keyCases } from "./keys.ts";
 import { monthDigestCases } from "./month-digests.ts";
+import { monthlyStatementCases } from "./monthly-statements.ts";
 import { raceCases } from "./races.ts";
 import { readCases } from "./reads.ts";
 import { refusalCases } from "./refusals.ts";
@@ -56,6 +57,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("closings", () => closingCases(subject));
     describe("sums of closings", () => closingSumCases(subject));
     describe("digests of months", () => monthDigestCases(subject));
+    describe("statements of months", () => monthlyStatementCases(subject));
     describe("verification", () => verifyCases(subject));
     // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));

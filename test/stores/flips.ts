@@ -33,7 +33,8 @@ function flipOf(table: TableShape, column: string, cell: unknown): unknown {
   if (kind === "bytea") return new Uint8Array(32);
   if (kind === "bigint") {
     if (TIME.test(column)) return cell === null ? Date.now() : Number(cell) + FAR_MS;
-    return cell === null ? 1 : Number(cell) + 1;
+    // The next number belongs to another statement.
+    return cell === null ? 1 : Number(cell) + (column === "number" ? 1_000 : 1);
   }
   if (cell === null) return isJson(column) ? '{"flipped":1}' : "flipped";
   return isJson(column) ? JSON.stringify(flipJson(JSON.parse(String(cell)))) : `${cell}0`;

@@ -9,6 +9,10 @@ const CLOSED = "The requests that it adds up are closed and may be removed. Only
 
 /** Columns of which some change cannot be found, each with the reason. */
 export const UNSEEN: Record<string, Record<string, string>> = {
+  monthly_statement: named(
+    "details is_final number_prefix",
+    "Names, the letterhead and the end of an organization are those of the time when it was made. Its figures are found.",
+  ),
   token: {
     hash: "The token itself, from which it is computed, is not stored.",
     last_used_at: "A token may have been used without a request.",

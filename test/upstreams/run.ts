@@ -229,8 +229,8 @@ function wholeOutcome({ pieces, usage }: Received, kind: string, { basis, ending
 
 /** The tokens of a charge by whole classes, where the prompt is at its bound and the answer at most at its own. */
 function boundedCounts(tokens: Charge["tokens"]): { prompt_tokens: number; completion_tokens: number } | undefined {
-  const { input = 0, cachedInput = 0, cacheWrite = 0, output = 0, reasoning = 0 } = tokens;
-  const counts = { prompt_tokens: input + cachedInput + cacheWrite, completion_tokens: output + reasoning };
+  const { input = 0, cached_input = 0, cache_write = 0, output = 0, reasoning = 0 } = tokens;
+  const counts = { prompt_tokens: input + cached_input + cache_write, completion_tokens: output + reasoning };
   const isAtBound = counts.prompt_tokens === PROMPT_TOKENS_MAX && counts.completion_tokens <= OUTPUT_TOKENS_MAX;
   return isAtBound ? counts : undefined;
 }
@@ -245,12 +245,12 @@ function reportedBy(kind: string): Counted {
 /** Every token in its class and in no other. */
 function classesOf(counts: Counted): Record<string, number> {
   const {
-    cached_tokens: cachedInput = 0,
-    cache_write_tokens: cacheWrite = 0,
+    cached_tokens: cached_input = 0,
+    cache_write_tokens: cache_write = 0,
     reasoning_tokens: reasoning = 0,
   } = counts;
-  const input = counts.prompt_tokens - cachedInput - cacheWrite;
-  return { input, cachedInput, cacheWrite, output: counts.completion_tokens - reasoning, reasoning };
+  const input = counts.prompt_tokens - cached_input - cache_write;
+  return { input, cached_input, cache_write, output: counts.completion_tokens - reasoning, reasoning };
 }
 
 /** Tokens of a text by the rule of the guide: those of the tokenizer, at most `max_tokens`. */

@@ -30,6 +30,7 @@ let received: Received[];
 let answer: (response: ServerResponse) => void;
 let target: string;
 let dispatchers: Dispatcher[];
+const settings = { mailsStatements: true, publicUrl: "https://ai.example.com/" };
 
 const server = createServer((request, response) => {
   let body = "";
@@ -71,7 +72,8 @@ function dispatcherOf(
     throw err;
   };
   const dispatcher = new Dispatcher({
-    ...{ rows: store.events, accounts: store.accounts, clock: () => nowMs, senderOf: () => sender },
+    ...{ rows: store.events, accounts: store.accounts, statements: store.monthlyStatements, clock: () => nowMs },
+    ...{ senderOf: () => sender, settings: () => settings },
     outage: { failed, succeeded: () => {} },
     close: () => sender.close(),
   });

@@ -155,19 +155,19 @@ export const MonthDigest = Type.Object({
   digest: TextOf("SHA-256 of what was booked in it, and of the digest of the month before."),
 });
 export type MonthDigest = Static<typeof MonthDigest>;
-const StatementTotals = ObjectOf(
-  "Sums of the amounts of the period by kind, also with a filter by kind; only on the first page.",
-  {
+const StatementTotals = (description: string) =>
+  ObjectOf(description, {
     grant: NumberOf("Without those of allowances."),
     ...{ allowance: Type.Number(), charge: Type.Number(), revoke: Type.Number() },
     credit: NumberOf("Refunds."),
     lapse: NumberOf("Expired credits."),
-  },
-);
+  });
 export const StatementPage = Type.Object({
   ...PageOf(StatementEntry).properties,
   opening: NumberOf("Credits before the first entry."),
-  totals: Nullable(StatementTotals),
+  totals: Nullable(
+    StatementTotals("Sums of the amounts of the period by kind, also with a filter by kind; only on the first page."),
+  ),
   closing: Nullable(NumberOf("Credits after the last entry of the period; only on the first page.")),
   closed_before: Nullable(TextOf("Older requests are closed: a statement begins here. Null: none.")),
   digests: Type.Array(MonthDigest, {
@@ -175,3 +175,54 @@ export const StatementPage = Type.Object({
   }),
 });
 export type StatementPage = Static<typeof StatementPage>;
+
+export const StatementSearch = OptionalKeys({
+  organization_id: Id,
+  month: Type.String({ pattern: "^\\d{4}-\\d{2}$", description: "A month in UTC, YYYY-MM." }),
+});
+const StatedCustomer = ObjectOf("The organization when the statement was made.", {
+  name: Type.String(),
+  external_id: Nullable(Type.String()),
+  contacts: Type.Array(Type.String()),
+});
+export const ListedStatement = Entity("monthly_statement", {
+  id: TextOf("Its number with a prefix. The numbers of the service have no gap."),
+  organization_id: Id,
+  month: TextOf("The month, in UTC, such as 2030-01."),
+  made_at: Time,
+  final: FlagOf("True for the last statement of a closed organization."),
+  customer: StatedCustomer,
+  opening: NumberOf("Credits at the beginning of the month."),
+  totals: StatementTotals("Sums of the amounts of the month by kind."),
+  closing: NumberOf("Credits at the end of the month."),
+  digest: TextOf("The digest of the month."),
+});
+export type ListedStatement = Static<typeof ListedStatement>;
+const CHARGES = {
+  requests: Type.Integer(),
+  input_tokens: Type.Integer(),
+  output_tokens: Type.Integer(),
+  amount: Amount,
+};
+/** A statement never changes, also if the organization and the configuration do. */
+export const MonthlyStatement = Type.Object({
+  ...ListedStatement.properties,
+  letterhead: ObjectOf("Who issued it, by the configuration of that time.", {
+    name: Nullable(Type.String()),
+    address: Type.Array(Type.String()),
+    tax_id: Nullable(Type.String()),
+    footer: Nullable(Type.String()),
+  }),
+  bookings: ListOf("Changes of the credits other than charges, the oldest first. After 500, a line for each kind.", {
+    kind: Type.Enum(["grant", "allowance", "credit", "revoke", "lapse"]),
+    ...{ at: Nullable(Time), id: Nullable(Id), amount: Amount },
+    ...{ reference: Nullable(Type.String()), note: Nullable(Type.String()) },
+  }),
+  models: ListOf("Charges by model, the highest first. After 500, a line for all others: its model is null.", {
+    ...{ model: Nullable(Type.String()), ...CHARGES },
+  }),
+  tokens: ListOf("Charges by token, the same.", {
+    ...{ token_id: Nullable(Id), token_name: Nullable(TextOf("Its name of that time.")), ...CHARGES },
+  }),
+});
+export type MonthlyStatement = Static<typeof MonthlyStatement>;

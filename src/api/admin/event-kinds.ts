@@ -19,6 +19,7 @@ export const EVENT_KINDS = [
   "ledger.dead_letter",
   "backup.failed",
   "receiver.disabled",
+  "statement.ready",
   "receiver.test",
 ] as const;
 export type EventKind = (typeof EVENT_KINDS)[number];

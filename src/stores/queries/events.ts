@@ -1,8 +1,9 @@
 import type { AuditRow } from "../../credits/audit.ts";
-import type { EventRow } from "../../credits/warnings.ts";
+import { contactsOf, type EventRow } from "../../credits/warnings.ts";
 import { DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
 import { type Database, listsOf } from "../database.ts";
 import { number, requiredText } from "../fields.ts";
+import { ORGANIZATION } from "../schema.ts";
 import { allOf, deleteSome, equal, isAsRead, join, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
@@ -114,12 +115,27 @@ function watched({ read, readRows }: Database) {
   };
 }
 
-function receivers({ find, findRow, findRows, writeIf }: Database) {
+function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
   return {
     receiver: (id: string) => findRow(RECEIVER)`select * from receiver where id = ${id}`,
     /** Returns all receivers, or those of an organization, in the order of their ids. */
     receivers: (organizationId: string | null): Promise<ReceiverRow[]> =>
       findRows(RECEIVER)`select * from receiver where ${equal({ organization_id: organizationId })} order by id`,
+    /** Returns the contacts of an organization as a receiver. */
+    async contacts(organizationId: string): Promise<ReceiverRow | undefined> {
+      const row = await findRow(ORGANIZATION)`select * from organization where id = ${organizationId}`;
+      return row && contactsOf(row);
+    },
+    /** Returns contacts of organizations for which deliveries are due, each as a receiver. */
+    async dueContacts(nowMs: number, limit: number): Promise<ReceiverRow[]> {
+      // From `contacts_` up to the next prefix in the order of bytes.
+      const rows = await readRows(ORGANIZATION)`
+        select * from organization where id in (
+          select substr(receiver_id, 10) from delivery
+          where receiver_id > 'contacts_' and receiver_id < 'contacts\`' and state = 'waiting' and next_at <= ${nowMs}
+          limit ${limit})`;
+      return rows.map(contactsOf);
+    },
     insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], recordOf(audit)),
     /** Writes properties of a receiver. Returns false if it has changed since it was read; then nothing is written. */
     async changeReceiver(old: ReceiverRow, change: Partial<ReceiverRow>, audit: AuditRow): Promise<boolean> {
@@ -186,7 +202,8 @@ function deliveries({ read, readRows, write, writeIf }: Database) {
         sql`${allOf(
           equal({ receiver_id: receiverId, state }),
           organizationId !== null &&
-            sql`receiver_id in (select id from receiver where organization_id = ${organizationId})`,
+            sql`(receiver_id in (select id from receiver where organization_id = ${organizationId})
+              or receiver_id = ${`contacts_${organizationId}`})`,
           before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`,
         )} order by created_at desc, id desc limit ${limit}`,
       ),
@@ -204,7 +221,7 @@ function deliveries({ read, readRows, write, writeIf }: Database) {
         select count(case when state = 'waiting' then 1 end) as waiting, count(case when state = 'failed' then 1 end) as failed,
           min(case when state = 'waiting' then created_at end) as oldest
         from delivery
-        where state <> 'delivered' and receiver_id in (select id from receiver where disabled_at is null)`);
+        where state <> 'delivered' and receiver_id not in (select id from receiver where disabled_at is not null)`);
       const { waiting, failed, oldest = null } = row ?? {};
       return { waiting: Number(waiting), failed: Number(failed), oldestAtMs: oldest === null ? null : Number(oldest) };
     },

@@ -3,6 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { grantOf, one } from "../../../test/stores/fixture.ts";
+import { STATEMENT_TERMS } from "../../../test/support/month-digests.ts";
 import { databaseOver } from "../database.ts";
 import { sql } from "../sql.ts";
 import { openSqliteDriver } from "../sqlite/sqlite.ts";
@@ -30,14 +31,14 @@ test("a month is over a day after its end by the clock of the store, for which i
   // A process whose own clock is ahead cannot store it either.
   const hash = early.begin(ORGANIZATION, { ...next, isOver: true });
   while (!(await early.add(hash)));
-  await early.store(hash);
+  await early.store(hash, STATEMENT_TERMS);
   expect(await books.monthDigests(ORGANIZATION, {})).toEqual([]);
 
   const due = at(aprilMs + DAY_MS);
   expect(await due.next(ORGANIZATION)).toEqual({ ...next, isOver: true });
   const again = due.begin(ORGANIZATION, { ...next, isOver: true });
   while (!(await due.add(again)));
-  await due.store(again);
+  await due.store(again, STATEMENT_TERMS);
   expect(await books.monthDigests(ORGANIZATION, {})).toMatchObject([{ month: marchMs }]);
   expect(await due.organizations(null, 9)).toEqual(["org_playground"]);
   expect(await at(Date.UTC(2026, 4, 2)).organizations(null, 9)).toEqual([ORGANIZATION, "org_playground"]);

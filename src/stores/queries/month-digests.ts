@@ -1,9 +1,11 @@
 import { createHash } from "node:crypto";
 import { isoMonth, monthStart } from "../../api/time.ts";
+import { StatementTally } from "../../credits/monthly-statement.ts";
 import type { Database } from "../database.ts";
 import { ADJUSTMENT, GRANT, MONTH_DIGEST, REQUEST } from "../schema.ts";
-import { raw, type Sql, sql } from "../sql.ts";
+import { join, raw, type Sql, sql } from "../sql.ts";
 import type { RowOf, TableShape } from "../table.ts";
+import { type StatementTerms, statementChecks, statementWrites } from "./monthly-statements.ts";
 import { closedBefore, idsBookedBetween } from "./statement.ts";
 import { checkEach, type ReportViolation, soundRows } from "./verify-report.ts";
 
@@ -18,7 +20,8 @@ export type MonthDigestRow = RowOf<typeof MONTH_DIGEST>;
  * The digests of what was booked in each month. The months of an organization follow each other without a gap, from that of
  * its first booking on, and each digest includes the one before. A digest is computed in steps while the service runs; a
  * process may die between any two, and several processes may do it at once: the rows do not change, and the first digest
- * that is stored stays. docs/ledger.md describes the bytes, from which others can compute it.
+ * that is stored stays. docs/ledger.md describes the bytes, from which others can compute it. The statement of the month is made
+ * of the same rows, and stored in the same transaction.
  */
 export function monthDigestRows(database: Database) {
   return {
@@ -29,7 +32,7 @@ export function monthDigestRows(database: Database) {
     begin: (organizationId: string, next: NextMonth) => beginHash(organizationId, next),
     /** Adds a page of rows. Returns true at the end. */
     add: (hash: MonthHash, limit = PAGE_ROWS) => addPage(database, hash, limit),
-    store: (hash: MonthHash) => storeDigest(database, hash),
+    store: (hash: MonthHash, terms: StatementTerms) => storeDigest(database, hash, terms),
   };
 }
 
@@ -75,7 +78,7 @@ function beginHash(organizationId: string, { month, previous }: Pick<NextMonth, 
   const add = (values: Record<string, string | undefined>) => void hash.update(`${JSON.stringify(values)}\n`);
   add({ month: isoMonth(month), organization_id: organizationId, previous });
   return {
-    ...{ organizationId, month, endMs: monthStart(month, 1) },
+    ...{ organizationId, month, endMs: monthStart(month, 1), tally: new StatementTally() },
     /** The section that is added, and the time and id of its last row. */
     section: 0,
     after: undefined as [timeMs: bigint, id: string] | undefined,
@@ -137,7 +140,11 @@ async function addPage(database: Database, hash: MonthHash, limit: number): Prom
     where organization_id = ${organizationId} and ${condition} ${ids}
       and ${raw(time)} >= ${fromMs} and ${raw(time)} < ${endMs} ${follows}
     order by ${raw(time)}, id limit ${limit}`);
-  for (const row of rows) hash.addRow(part, row);
+  const models = await modelsOf(database, organizationId, rows);
+  for (const row of rows) {
+    hash.addRow(part, row);
+    hash.tally.add(table.name, row, models.get(row.hold_id) ?? "");
+  }
   const last = rows.at(-1);
   hash.after = last && [last[time] as bigint, last.id as string];
   if (rows.length === limit) return false;
@@ -146,17 +153,27 @@ async function addPage(database: Database, hash: MonthHash, limit: number): Prom
   return hash.section === SECTIONS.length;
 }
 
+/** Returns the models of the requests that late settlements correct, by request. */
+async function modelsOf(database: Database, organizationId: string, rows: readonly Record<string, unknown>[]) {
+  const late = rows.filter(({ kind }) => kind === "late_settlement").map(({ hold_id: id }) => String(id));
+  const requests = sql`select id, model from request where organization_id = ${organizationId} and id in (${join(late)})`;
+  const found = late.length === 0 ? [] : await database.read<{ id: unknown; model: string }>(requests);
+  return new Map(found.map(({ id, model }) => [id, model]));
+}
+
 /**
- * Stores a digest unless the month has one. Stores nothing if the month is not over by the store's clock, or requests of it
+ * Stores a digest, and the statement, unless the month has one. Stores nothing if the month is not over by the store's clock, or requests of it
  * were closed: they may have been removed while they were read.
  */
-async function storeDigest(database: Database, hash: MonthHash): Promise<void> {
+async function storeDigest(database: Database, hash: MonthHash, terms: StatementTerms): Promise<void> {
   const { organizationId, month, endMs } = hash;
   const isOver = sql`
     from organization where id = ${organizationId} and cast(${endMs + OVER_AFTER_MS} as bigint) <= ${database.now()}
       and coalesce((select before_at from closing where organization_id = ${organizationId}), 0) <= ${month}`;
-  const insertion = MONTH_DIGEST.insertFrom(isOver, { organizationId, month, digest: hash.digest() });
-  await database.write([sql`${insertion} on conflict do nothing`]);
+  const digest = hash.digest();
+  const insertion = MONTH_DIGEST.insertFrom(isOver, { organizationId, month, digest });
+  const { required, rest } = await statementWrites(database, { ...hash, digest }, terms);
+  await database.writeIf([sql`${insertion} on conflict do nothing`, ...required], rest);
 }
 
 /** Reads the digests of the months that lie in a period, in their order. */
@@ -174,11 +191,12 @@ async function allOf(database: Database, organizationId: string): Promise<object
 }
 
 /**
- * Computes the digests of the months whose rows are all there again, and compares them with those that are stored. A stored
- * digest that was changed is reported with the month after it, which includes it.
+ * Computes the digests of the months whose rows are all there again, and compares them with those that are stored, and the
+ * statements. A stored digest that was changed is reported with the month after it, which includes it.
  */
 export async function verifyMonthDigests(database: Database, organizationId: string, report: ReportViolation) {
   const isRemoved = async (month: number) => month < ((await closedBefore(database, organizationId)) ?? 0);
+  const statements = await statementChecks(database, organizationId, report);
   let previous: string | undefined;
   for (const { month, digest } of checkEach(MONTH_DIGEST, await allOf(database, organizationId), report)) {
     if (month !== monthStart(month)) {
@@ -187,11 +205,14 @@ export async function verifyMonthDigests(database: Database, organizationId: str
     }
     const hash = beginHash(organizationId, { month, previous });
     previous = digest;
-    if (await isRemoved(month)) continue;
-    while (!(await addPage(database, hash, PAGE_ROWS)));
+    const wasRemoved = await isRemoved(month);
+    while (!wasRemoved && !(await addPage(database, hash, PAGE_ROWS)));
     const computed = hash.digest();
     // Rows that were removed while they were read are missing.
-    if (computed === digest || (await isRemoved(month))) continue;
+    const isPartial = wasRemoved || (await isRemoved(month));
+    await statements.check(month, digest, isPartial ? undefined : hash.tally);
+    if (computed === digest || isPartial) continue;
     report(15, `The rows booked in ${isoMonth(month)} have the digest ${computed}, but ${digest} is stored.`);
   }
+  statements.end();
 }

@@ -16,6 +16,7 @@ import type { Cell } from "../fields.ts";
 import { ACCOUNT_VERSION, ORGANIZATION, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
+import { checkNumbers } from "./monthly-statements.ts";
 import { differencesOfDay, USAGE_SUMS } from "./usage.ts";
 import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
 
@@ -33,6 +34,7 @@ export async function verifyStore(database: Database): Promise<Violations> {
   const found = new Violations(ALL);
   await checkOwners(database, found);
   for (const table of SHARED) await checkForm(database, table, found);
+  await checkNumbers(database, found);
   await checkSumsOfDays(database, found);
   await checkSumsOfAll(database, found);
   return found;

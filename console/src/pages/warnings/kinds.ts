@@ -24,6 +24,7 @@ const KINDS: Record<EventKind, string> = {
   "ledger.dead_letter": "Charges could not be booked",
   "backup.failed": "Backup failed",
   "receiver.disabled": "Receiver disabled",
+  "statement.ready": "Statement ready",
   "receiver.test": "Test event",
 };
 /** Kinds that a receiver of one organization never gets. */

@@ -282,6 +282,34 @@ CREATE TABLE month_digest (
   PRIMARY KEY (organization_id, month)
 );
 
+-- Statements of months, one of an organization with bookings or a balance in the month. `number` has no gap: it comes from
+-- `statement_series`, whose row is locked by the transaction. Never changed, and kept when the rows of the month are removed.
+CREATE TABLE monthly_statement (
+  organization_id text COLLATE "C" NOT NULL,
+  month           bigint NOT NULL,
+  number          bigint NOT NULL UNIQUE,
+  number_prefix   text COLLATE "C" NOT NULL,
+  made_at         bigint NOT NULL,
+  opening         bigint NOT NULL,
+  grant_total     bigint NOT NULL,
+  allowance_total bigint NOT NULL,
+  charge_total    bigint NOT NULL,
+  revoke_total    bigint NOT NULL,
+  credit_total    bigint NOT NULL,
+  lapse_total     bigint NOT NULL,
+  digest          text COLLATE "C" NOT NULL,
+  is_final        bigint NOT NULL CHECK (is_final IN (0, 1)),
+  details         text NOT NULL,
+  PRIMARY KEY (organization_id, month)
+);
+
+CREATE TABLE statement_series (
+  id          bigint NOT NULL PRIMARY KEY,
+  last_number bigint NOT NULL
+);
+
+INSERT INTO statement_series (id, last_number) VALUES (1, 0);
+
 -- What the closed requests of an organization add up to: those that began before `before_at` and were booked, with all their
 -- adjustments, before it. Their rows are removed later; until then they count as absent. `price`: their tokens at their
 -- prices.

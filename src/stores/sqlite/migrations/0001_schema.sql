@@ -285,6 +285,34 @@ CREATE TABLE month_digest (
   PRIMARY KEY (organization_id, month)
 ) STRICT, WITHOUT ROWID;
 
+-- Statements of months, one of an organization with bookings or a balance in the month. `number` has no gap: it comes from
+-- `statement_series`, whose row is locked by the transaction. Never changed, and kept when the rows of the month are removed.
+CREATE TABLE monthly_statement (
+  organization_id TEXT NOT NULL,
+  month           INTEGER NOT NULL,
+  number          INTEGER NOT NULL UNIQUE,
+  number_prefix   TEXT NOT NULL,
+  made_at         INTEGER NOT NULL,
+  opening         INTEGER NOT NULL,
+  grant_total     INTEGER NOT NULL,
+  allowance_total INTEGER NOT NULL,
+  charge_total    INTEGER NOT NULL,
+  revoke_total    INTEGER NOT NULL,
+  credit_total    INTEGER NOT NULL,
+  lapse_total     INTEGER NOT NULL,
+  digest          TEXT NOT NULL,
+  is_final        INTEGER NOT NULL CHECK (is_final IN (0, 1)),
+  details         TEXT NOT NULL,
+  PRIMARY KEY (organization_id, month)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE statement_series (
+  id          INTEGER NOT NULL PRIMARY KEY,
+  last_number INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+INSERT INTO statement_series (id, last_number) VALUES (1, 0);
+
 -- What the closed requests of an organization add up to: those that began before `before_at` and were booked, with all their
 -- adjustments, before it. Their rows are removed later; until then they count as absent. `price`: their tokens at their
 -- prices.
