@@ -220,7 +220,7 @@ test("the guide updates a package of which newer patches may be taken", () => {
 test("reliability.md has the number of runs of each trial in the tests", () => {
   const rows = tableOf(document("docs/reliability.md"), "trial");
   const documented = rows.flatMap(([keys = "", ...runs]) => keys.split(", ").map((key) => [key, ...runs.slice(0, 2)]));
-  const tested = TRIALS.filter(({ runs }) => runs.sqlite !== 0);
+  const tested = TRIALS.filter(({ runs }) => Object.values(runs).some((count) => count > 0));
   const real = tested.map(({ key, runs: { sqlite = "–", postgres = "–" } }) => [
     `\`${key}\``,
     `${sqlite}`,

@@ -73,8 +73,9 @@ describe.skipIf(!hasBrowser).each([
 
   test("Every page opens by its URL and by a link.", async () => {
     const { page } = visitor;
-    for (const { path, roles } of PAGE_PATHS) {
-      if (!(roles as readonly string[]).includes("operator")) continue;
+    const pages = PAGE_PATHS.filter(({ roles }) => (roles as readonly string[]).includes("operator"));
+    // The service takes the prefix off before it looks at the page, so of the other proxy a few pages show the same.
+    for (const { path } of options.strips ? pages : pages.slice(0, 3)) {
       await page.goto(`${root}${path}`);
       await settled(page);
       const title = await page.locator("h1").textContent();

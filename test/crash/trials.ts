@@ -42,7 +42,8 @@ const CRASHES: readonly Trial[] = [
   {
     key: "kill",
     name: "kill -9 of the service at a random moment under 200 requests",
-    runs: { sqlite: 1, postgres: 1 },
+    // On PostgreSQL the trial of two services does the same and more.
+    runs: { sqlite: 1, postgres: 0 },
     soak: { runs: 1000, share: 20 },
     run: killAtRandomMoment,
   },
@@ -75,6 +76,7 @@ const CRASHES: readonly Trial[] = [
     name: "kill -9 of three commands that grant credits, which are run again",
     runs: { sqlite: 1, postgres: 1 },
     soak: { runs: 50, share: 1 },
+    site: longerLivesIfShared,
     run: killCommands,
   },
   {
@@ -114,10 +116,14 @@ const CRASHES: readonly Trial[] = [
     site: () => LONGER_LIVES,
     run: cutCommits(cuts),
   })),
-  ...[50, 500, 5_000].map((eachMs) => ({
+  ...[
+    { eachMs: 50, runs: { sqlite: 0, postgres: 1 } },
+    { eachMs: 500, runs: { sqlite: 1, postgres: 0 } },
+    { eachMs: 5_000, runs: { sqlite: 0, postgres: 1 } },
+  ].map(({ eachMs, runs }) => ({
     key: `slow-${eachMs}`,
     name: `a store that is ${eachMs} ms slower, under 100 requests`,
-    runs: { sqlite: 1, postgres: 1 },
+    runs,
     soak: { runs: 10, share: 1 },
     site: longerLivesIfShared,
     run: slowStore(eachMs),
@@ -142,7 +148,7 @@ const CRASHES: readonly Trial[] = [
   {
     key: "terminate",
     name: "SIGTERM under 200 streams",
-    runs: { sqlite: 1, postgres: 1 },
+    runs: { sqlite: 1, postgres: 0 },
     soak: { runs: 50, share: 3 },
     site: longerLivesIfShared,
     run: terminateUnderStreams,
