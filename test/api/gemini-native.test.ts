@@ -183,6 +183,38 @@ interface Content {
   parts: { thoughtSignature?: string }[];
 }
 
+test("Media in the result of a function reach Google, and others as the media of a tool's result.", async () => {
+  const inlineData = { mimeType: "image/png", data: "iVBORw0KGgo=", displayName: "shot" };
+  const called = { role: "model", parts: [{ functionCall: { name: "look", args: {} } }] };
+  const functionResponse = { name: "look", response: { image: { $ref: "shot" } }, parts: [{ inlineData }] };
+  const body = {
+    contents: [...contents, called, { role: "user", parts: [{ functionResponse }] }],
+    tools: [{ functionDeclarations: [{ name: "look" }] }],
+    systemInstruction: { role: "system", parts: [{ text: "Be brief." }] },
+  };
+  upstream.answer({ body: JSON.stringify(responseOf([{ text: "Seen." }], { finishReason: "STOP" }, USAGE)) });
+  expect((await generate(body)).headers.get("x-tollgate-ignored")).toBeNull();
+  expect(upstream.requests[0]?.body).toMatchObject(body);
+  const message = { role: "assistant", content: "Seen." };
+  upstream.answer({ body: JSON.stringify({ choices: [{ index: 0, message, finish_reason: "stop" }] }) });
+  expect((await generate(body, "generateContent", "other")).status).toBe(200);
+  expect(upstream.requests[1]?.body).toMatchObject({
+    messages: [
+      { role: "system", content: "Be brief." },
+      { role: "user", content: "Hello" },
+      { role: "assistant" },
+      { role: "tool", content: [{ type: "text", text: '{"image":{"$ref":"shot"}}' }] },
+      { role: "user", content: [{ type: "image_url", image_url: { url: "data:image/png;base64,iVBORw0KGgo=" } }] },
+    ],
+  });
+  const broken = { ...functionResponse, parts: [{ inlineData: { mimeType: "image/png", data: "?" } }] };
+  const refused = await generate({ contents: [...contents, called, { parts: [{ functionResponse: broken }] }] });
+  const { error } = (await refused.json()) as { error: { details: { metadata: object }[] } };
+  expect(error.details[0]?.metadata).toMatchObject({
+    param: "contents[2].parts[0].functionResponse.parts[0].inlineData",
+  });
+});
+
 test("Elsewhere safety settings are named as ignored.", async () => {
   const choices = [{ index: 0, message: { role: "assistant", content: "Hi" }, finish_reason: "stop" }];
   upstream.answer({ body: JSON.stringify({ choices, usage: { prompt_tokens: 7, completion_tokens: 3 } }) });

@@ -4,6 +4,8 @@ import { invalid, refuse } from "../validation.ts";
 import type { GeminiContent, GeminiPart } from "./request.ts";
 import { detailOf, extraContentOf, TEXT_SIGNATURE_ID } from "./signatures.ts";
 
+type FunctionResponse = NonNullable<GeminiPart["functionResponse"]>;
+
 /** Converts contents to messages. */
 export class ContentMessages extends PlacedMessages {
   /** Calls without a result, the oldest first. */
@@ -24,10 +26,7 @@ export class ContentMessages extends PlacedMessages {
     for (const [index, part] of parts.entries()) {
       const at = `${path}.parts[${index}]`;
       if (part.functionResponse !== undefined) this.#addResult(part.functionResponse, at);
-      else
-        content.push(
-          this.note(contentOf(part, at), `${at}${part.inlineData ? ".inlineData" : part.fileData ? ".fileData" : ""}`),
-        );
+      else content.push(this.#part(part, at));
     }
     const [first] = content;
     if (first === undefined) {
@@ -38,14 +37,21 @@ export class ContentMessages extends PlacedMessages {
     this.add({ role: "user", content: isText ? first.text : content }, path);
   }
 
-  #addResult({ id, name, response = {} }: NonNullable<GeminiPart["functionResponse"]>, at: string): void {
+  #part(part: GeminiPart, at: string): ContentPart {
+    return this.note(contentOf(part, at), `${at}${part.inlineData ? ".inlineData" : part.fileData ? ".fileData" : ""}`);
+  }
+
+  #addResult({ id, name, response = {}, parts = [] }: FunctionResponse, at: string): void {
     const index = this.#open.findIndex((call) => (id === undefined ? call.name === name : call.id === id));
     const [call] = index < 0 ? [] : this.#open.splice(index, 1);
     if (call === undefined) {
       const reason = `no functionCall before it without a result has this ${id === undefined ? "name" : "id"}`;
       refuse(invalid(`${at}.functionResponse`, reason));
     }
-    this.add({ role: "tool", tool_call_id: call.id, content: JSON.stringify(response) }, at);
+    const text = JSON.stringify(response);
+    const media = parts.map((part, place) => this.#part(part, `${at}.functionResponse.parts[${place}]`));
+    const content = media.length > 0 ? [{ type: "text" as const, text }, ...media] : text;
+    this.add({ role: "tool", tool_call_id: call.id, content }, at);
   }
 
   #readAnswer(parts: readonly GeminiPart[], path: string): void {

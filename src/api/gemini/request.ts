@@ -9,7 +9,16 @@ const FileData = Type.Object({
   fileUri: Type.String({ description: "A public https address. Files of Google's Files API are refused." }),
 });
 const FunctionCall = Type.Object({ id: OptionalText, name: Type.String({ minLength: 1 }), args: Type.Optional(Json) });
-const FunctionResponse = Type.Object({ id: OptionalText, name: Type.String(), response: Type.Optional(Json) });
+/** `response` refers to a medium by its `displayName`. */
+const Medium = PartialObject({
+  inlineData: Type.Object({ ...Blob.properties, displayName: OptionalText }),
+  fileData: Type.Object({ ...FileData.properties, displayName: OptionalText }),
+});
+const FunctionResponse = Type.Object({
+  id: OptionalText,
+  name: Type.String(),
+  ...OptionalKeys({ response: Json, parts: Type.Array(Medium) }),
+});
 /** Has one kind of data; a text may be empty. */
 const Part = PartialObject({
   text: Type.String(),
@@ -70,7 +79,8 @@ const GenerationConfig = PartialObject({
 export const GenerateContentRequest = Type.Object({
   contents: Type.Array(Content, { minItems: 1 }),
   ...OptionalKeys({
-    systemInstruction: Content,
+    // Google ignores the role, and its older packages state `system`.
+    systemInstruction: Type.Object({ role: OptionalText, parts: Type.Array(Part) }),
     tools: Type.Array(
       PartialObject({ functionDeclarations: Type.Array(FunctionDeclaration), googleSearch: Type.Object({}) }),
     ),
