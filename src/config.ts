@@ -189,6 +189,10 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   if (smtp !== undefined && mailFrom === undefined) {
     refuse(["warnings", "mailFrom"], "is missing. It must be a mail address where warnings.smtp is set.");
   }
+  const { server, metrics } = settings;
+  if (metrics.port === server.port && metrics.host === server.host) {
+    refuse(["metrics", "port"], `is ${metrics.port}, but must be another port than server.port.`);
+  }
   const { holdSeconds, renewSeconds } = settings.ledger;
   if (renewSeconds >= holdSeconds) {
     refuse(["ledger", "renewSeconds"], `is ${renewSeconds}, but must be less than ledger.holdSeconds, ${holdSeconds}.`);

@@ -169,7 +169,7 @@ describe("a command in a folder without a store", () => {
       code: 1,
       out: "",
       errors: [
-        `tollgate: There is no store in ${dataDir}. To name another place, use --data-dir, --config or, for PostgreSQL, DATABASE_URL; tollgate serve and tollgate org create make a store.`,
+        `tollgate: There is no store in ${dataDir}. To name another place, use --data-dir, --config or, for PostgreSQL, DATABASE_URL; tollgate serve, org create, store migrate and store restore make a store.`,
       ],
     });
     expect(readdirSync(empty)).toEqual([]);

@@ -1,4 +1,4 @@
-import { Command, CommanderError, Option } from "commander";
+import { Command, CommanderError, Help, Option } from "commander";
 import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "../errors.ts";
 import type { CommandFlags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
@@ -22,6 +22,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
     .description("A chat completion service with prepaid credits.")
     .version(version)
     .exitOverride()
+    .configureHelp({ optionDescription })
     .configureOutput({
       writeOut: (text) => terminal.out(text.trimEnd()),
       writeErr: (text) => terminal.error(text.trimEnd()),
@@ -32,6 +33,12 @@ export function createProgram(terminal: Terminal, version: string): Command {
     add(program, terminal);
   }
   return program;
+}
+
+const help = new Help();
+
+function optionDescription(option: Option): string {
+  return `${help.optionDescription(option)}${option.mandatory ? " (required)" : ""}`;
 }
 
 /** Runs one command line and returns the exit code of the process. Never rejects. */

@@ -65,9 +65,9 @@ export function isMailAddress(text: string): boolean {
   return /^[^\s@<>"(),:;]{1,64}@[^\s@<>"(),:;]{1,255}$/.test(text);
 }
 
-/** Tests the host name of an address. */
+/** Tests the host of an address, or a host by itself. */
 export function isLoopback(hostname: string): boolean {
-  return hostname === "localhost" || hostname === "[::1]" || /^127(\.\d+){3}$/.test(hostname);
+  return /^(localhost|::1|\[::1\]|127(\.\d+){3})$/.test(hostname);
 }
 
 /** The path is the number of a database. */

@@ -8,7 +8,8 @@ export const Metrics = Group({
   host: Type.String({
     default: "127.0.0.1",
     format: "host",
-    description: "Address of `metrics.port`. On other addresses than loopback, set `metrics.token` too.",
+    description:
+      "Address of `metrics.port`. On other addresses than loopback, set `metrics.token` too; without, a start warns.",
   }),
   ...OptionalKeys({
     port: IntegerIn(1, 65535, {

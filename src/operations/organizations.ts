@@ -73,6 +73,7 @@ export const listOrganizations = operation({
           ID: ({ id }) => id,
           NAME: ({ name }) => name,
           KIND: ({ kind }) => kind,
+          STATUS: ({ status }) => status,
           CREDITS: ({ creditsTotal }) => creditsTotal,
           AVAILABLE: ({ creditsAvailable }) => creditsAvailable,
         });

@@ -88,7 +88,7 @@ export function expectCurrent(store: string, applied: readonly AppliedMigration[
 /** Returns the error of a command that may not create a store. */
 export function missingStore(place: string): OperatorError {
   return new OperatorError(
-    `There is no store in ${place}. To name another place, use --data-dir, --config or, for PostgreSQL, DATABASE_URL; tollgate serve and tollgate org create make a store.`,
+    `There is no store in ${place}. To name another place, use --data-dir, --config or, for PostgreSQL, DATABASE_URL; tollgate serve, org create, store migrate and store restore make a store.`,
   );
 }
 

@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Meter } from "@opentelemetry/api";
+import { isLoopback } from "../../config/formats.ts";
 import type { Config } from "../../config.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import type { BegunRequest, RequestObserver } from "../../http/access.ts";
@@ -52,6 +53,9 @@ export async function createTelemetry(config: Config, options: ModelNames & { ve
       const { host, port, token } = config.metrics;
       if (meters.read === undefined || port === undefined) return;
       stopServing = await listenForMetrics({ host, port }, { token, read: meters.read });
+      if (token === undefined && !isLoopback(host)) {
+        log.warn({ host, port }, "the metrics can be read without a token: set metrics.token");
+      }
     },
     /** Ends showing the state of the service, before its parts are closed. */
     detach(): void {
