@@ -36,10 +36,12 @@ const NAMINGS: Record<string, (place: number) => object> = {
   "no-indexes": () => ({}),
   "one-index": () => ({ index: 0, id: null, type: "function" }),
   "equal-ids": (index) => ({ index, id: "call_same", type: "function" }),
+  // As Ollama and Gemini's compatible API.
+  "stop-as-the-finish-reason": (index) => ({ index, id: `call_${index}`, type: "function" }),
 };
 
 /** Calls the tool for both cities, streamed in pieces, and then answers with the results. */
-function calling(naming: (place: number) => object): Behaviour {
+function calling(naming: (place: number) => object, reason: string): Behaviour {
   return ({ body, response }) => {
     const results = (body.messages as Sent[]).filter(({ role }) => role === "tool").map(({ content }) => content);
     const calls = CITIES.map((city, place) => ({
@@ -47,7 +49,7 @@ function calling(naming: (place: number) => object): Behaviour {
       function: { name: "weather", arguments: JSON.stringify({ city }) },
     }));
     const content = results.length === 0 ? null : results.join(" and ");
-    const finish_reason = results.length === 0 ? "tool_calls" : "stop";
+    const finish_reason = results.length === 0 ? reason : "stop";
     if (body.stream !== true) {
       const message = { role: "assistant", content, ...(results.length === 0 && { tool_calls: calls }) };
       sendJson(response, 200, { id: "x", model: "m", choices: [{ index: 0, message, finish_reason }], usage });
@@ -95,7 +97,9 @@ let token: string;
 
 beforeAll(async () => {
   upstream = await startUpstream();
-  for (const [name, naming] of Object.entries(NAMINGS)) upstream.behave(name, calling(naming));
+  for (const [name, naming] of Object.entries(NAMINGS)) {
+    upstream.behave(name, calling(naming, name.startsWith("stop") ? "stop" : "tool_calls"));
+  }
   const logprobs = TOKENS.map((one) => ({ content: [one], refusal: null }));
   upstream.behave(
     "logprobs",

@@ -44,14 +44,15 @@ test.each([
 
 test.each([
   ["stop", false, "stop"],
-  ["stop", true, "stop"],
+  ["stop", true, "tool_calls"],
   ["length", false, "length"],
   ["tool_calls", true, "tool_calls"],
   ["content_filter", false, "content_filter"],
   ["function_call", true, "tool_calls"],
   ["MAX_TOKENS", false, "length"],
   ["safety", false, "content_filter"],
-  ["end_turn", true, "stop"],
+  ["end_turn", true, "tool_calls"],
+  ["length", true, "length"],
   ["eos", false, "stop"],
   ["eos", true, "tool_calls"],
   ["constructor", false, "stop"],

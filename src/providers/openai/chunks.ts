@@ -219,14 +219,14 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
 };
 
 /**
- * Converts an upstream's finish reason to the API's. An unknown one becomes `tool_calls` after tool calls, otherwise `stop`.
- * Throws UpstreamError if it means that the answer broke off.
+ * Converts an upstream's finish reason to the API's. An unknown one is `stop`, and `stop` after tool calls is `tool_calls`:
+ * Ollama and Gemini's compatible API end such an answer with `stop`, at which some clients would run no tool. Throws UpstreamError if it means that the answer broke off.
  */
 export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason {
   const word = value.toLowerCase();
   const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
   if (known === "failed") throw endedWith(value);
-  return known ?? (hasToolCalls ? "tool_calls" : "stop");
+  return known === undefined || known === "stop" ? (hasToolCalls ? "tool_calls" : "stop") : known;
 }
 
 /** Returns the failure of an answer that broke off with a finish reason. */
