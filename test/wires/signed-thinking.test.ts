@@ -1,3 +1,6 @@
+import { createOpenAI } from "@ai-sdk/openai";
+import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
+import { jsonSchema, streamText, tool } from "ai";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
 import { TOOLS, type WireFixture } from "./fixture.ts";
@@ -31,7 +34,7 @@ beforeAll(async () => {
   });
   const routesOf = (kinds: readonly string[]) =>
     kinds.map(fixtureOf).map(({ kind, model }) => ({ provider: kind, model }));
-  const routes = [...SWITCHES, ["anthropic"], ["bedrock"]];
+  const routes = [...SWITCHES, ["anthropic"], ["bedrock"], ["google"], ["openai-compatible"]];
   const models = routes.map((kinds) => {
     return { id: kinds.join("-then-"), capabilities: ["tools"], price: PRICE, routes: routesOf(kinds) };
   });
@@ -141,4 +144,47 @@ describe("Thinking is not re-encoded: it returns to its provider byte for byte",
     upstream.answer({ body: JSON.stringify(whole) }, scripted(fixture, fixture.text, false));
     expect(await converseOn(wire, "bedrock")).toContain(JSON.stringify(reasoning));
   });
+});
+
+/** A streamed call with signed reasoning as OpenRouter sends it. */
+const ROUTED = [
+  { role: "assistant", content: "", reasoning: "Hm.", reasoning_details: [{ type: "reasoning.text", text: "Hm." }] },
+  { reasoning_details: [{ type: "reasoning.text", signature: "c2lnbmVk", format: "anthropic-claude-v1" }] },
+  {
+    tool_calls: [
+      { index: 0, id: "call_1", type: "function", function: { name: "weather", arguments: '{"city":"Bern"}' } },
+    ],
+  },
+].map((delta) => ({ choices: [{ index: 0, delta, finish_reason: null }] }));
+
+describe("Vercel's AI SDK reads streamed calls with signed reasoning", () => {
+  const CLIENTS = {
+    "@ai-sdk/openai": (model: string) =>
+      createOpenAI({ baseURL: service.baseUrl, apiKey: organization.token }).chat(model),
+    "@ai-sdk/openai-compatible": (model: string) =>
+      createOpenAICompatible({ name: "tollgate", baseURL: service.baseUrl, apiKey: organization.token })(model),
+  };
+  const weather = tool({ inputSchema: jsonSchema<{ city: string }>(WEATHER?.parameters as object) });
+
+  test.each(["anthropic", "google", "openai-compatible"])(
+    "%s",
+    async (kind) => {
+      const fixture = fixtureOf(kind);
+      for (const [name, client] of Object.entries(CLIENTS)) {
+        upstream.reset();
+        const end = { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] };
+        const events = kind === "openai-compatible" ? [...ROUTED, end] : fixture.tools.events;
+        upstream.answer(scripted(fixture, { ...fixture.tools, events }, true));
+        const errors: unknown[] = [];
+        const onError = ({ error }: { error: unknown }) => void errors.push(error);
+        const asked = { model: client(kind), prompt: "hello", tools: { weather }, maxRetries: 0, onError };
+        const answer = streamText(asked);
+        const [calls, reason] = [await answer.toolCalls, await answer.finishReason];
+        expect([name, errors]).toEqual([name, []]);
+        expect([name, calls.map(({ toolName }) => toolName)]).toContainEqual(expect.arrayContaining(["weather"]));
+        expect([name, reason]).toEqual([name, "tool-calls"]);
+      }
+    },
+    180_000,
+  );
 });

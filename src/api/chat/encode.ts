@@ -146,7 +146,8 @@ export class ChatEventEncoder implements EventEncoder {
   #toSentCall({ isCustom, ...call }: ToolCallDelta): object {
     const { index, id, function: called } = call;
     if (isCustom === true) this.#customCalls.add(index);
-    if (!this.#customCalls.has(index)) return call;
+    // The schemas of Vercel's clients require the field in every piece.
+    if (!this.#customCalls.has(index)) return { ...call, function: called ?? { arguments: "" } };
     const custom = { ...(called?.name && { name: called.name }), input: called?.arguments ?? "" };
     return { index, ...(id !== undefined && { id, type: "custom" }), custom };
   }
