@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { createProvider } from "../../src/providers/index.ts";
 import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+import { settingsOf } from "../support/wire.ts";
 import { type ScriptedServer, startScriptedServer } from "./scripted-server.ts";
 
 const PRICE = { input: 1, output: 1 };
@@ -108,4 +110,41 @@ describe("anthropic-beta", () => {
     expect(await ask("foreign", {}, headers)).toMatchObject({ status: 200, ignored: "anthropic-beta" });
     expect(upstream.requests[0]?.headers).not.toHaveProperty("anthropic-beta");
   });
+});
+
+/** By how they think: with a number of tokens, with an effort, or not at all. */
+const MODELS = {
+  budget: [
+    ...["claude-3-7-sonnet-20250219", "claude-3.7-sonnet", "claude-sonnet-4-0", "claude-sonnet-4@20250514"],
+    ...["claude-opus-4-1", "claude-opus-4-20250514", "claude-sonnet-4-5", "claude-haiku-4-5", "claude-sonnet-4-7"],
+  ],
+  effort: ["claude-sonnet-4-6", "claude-opus-4-7", "claude-opus-4-8", "claude-sonnet-5-5", "claude-fable-5"],
+  none: ["claude-instant-1.2", "claude-2.1", "claude-3-haiku-20240307", "claude-3-5-sonnet-latest", "claude-3-opus"],
+  foreign: ["kimi-k2-thinking", "MiniMax-M2", "glm-4.6", "deepseek-reasoner", "m"],
+};
+
+describe.each([
+  ["anthropic", { apiKey: "k" }, (model: string) => model],
+  ["bedrock", { apiKey: "k", region: "eu-central-1" }, (model: string) => `anthropic.${model}-v1:0`],
+])("On the wire of %s", (kind, settings, nameOf) => {
+  const kinds = kind === "anthropic" ? MODELS : { ...MODELS, foreign: [] };
+  test.each(Object.entries(kinds).flatMap(([how, models]) => models.map((model) => [how, model] as const)))(
+    "an effort (%s) never makes the bound of %s larger.",
+    async (how, name) => {
+      const provider = createProvider(settingsOf(`${upstream.origin}/v1`, { kind, ...settings }), {});
+      const model = nameOf(name);
+      upstream.answer({ status: 500, body: "{}" });
+      const messages = [{ role: "user" as const, content: "go" }];
+      const request = { model, messages, max_tokens: 5_000, stream: false, reasoning_effort: "high" as const };
+      await expect(provider.complete({ request, signal: new AbortController().signal })).rejects.toThrow();
+      const { body } = upstream.requests[0] ?? {};
+      const { inferenceConfig, additionalModelRequestFields: own } = body as Record<string, Record<string, unknown>>;
+      const sent = body?.max_tokens ?? inferenceConfig?.maxTokens;
+      // The package knows that the longest answer of one of them is 4,096 tokens.
+      expect([4_096, 5_000]).toContain(sent);
+      const thinking = (body?.thinking ?? own?.thinking) as { type: string } | undefined;
+      expect(thinking?.type).toBe({ budget: "enabled", foreign: "enabled", effort: "adaptive", none: undefined }[how]);
+      await provider.close();
+    },
+  );
 });

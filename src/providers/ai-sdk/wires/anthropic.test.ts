@@ -98,7 +98,6 @@ test.each([
   "claude-opus-5",
   "claude-sonnet-5-5",
   "eu.anthropic.claude-sonnet-4-6",
-  "my-model",
 ])("%s takes the effort unchanged.", (model) => {
   expect(fitted({ model })).toEqual({});
 });

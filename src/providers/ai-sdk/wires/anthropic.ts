@@ -39,10 +39,11 @@ export const anthropic: Wire = {
 };
 
 /**
- * Models that need a number of tokens for thinking; later models take an effort. This and the rules below are from the pages
- * "Extended thinking" and "Effort" of Anthropic's documentation.
+ * Models that take an effort; earlier ones, and those of other makers on this wire, need a number of tokens for thinking. This
+ * and the rules below are from the pages "Extended thinking" and "Effort" of Anthropic's documentation.
  */
-const NEEDS_BUDGET = /claude-(3-7|(sonnet|opus)-4-(0|1|5|20\d{6})\b|(sonnet|opus)-4(@|$)|haiku-4-5)/;
+const TAKES_EFFORT = /claude-(?!\d|instant|v\d|haiku-[34]|sonnet-[34](?![-.]6)|opus-[34](?![-.][6-8]))/;
+const CANNOT_THINK = /claude-(instant|v?[12]\b|3(?![-.]7)|(haiku|sonnet|opus)-3)/;
 /** Models that refuse a forced tool. The packages would silently let the model choose. */
 const NEVER_FORCED = /claude-(sonnet-5-5|opus-5-5|fable-5-[12])/;
 /** "The minimum budget is 1,024 tokens." */
@@ -66,7 +67,7 @@ export function claudeFit(request: UpstreamRequest): ClaudeFit {
   const { reasoning_effort: effort, thinking, model } = request;
   const off = { options: { reasoning: "none" as const } };
   if (thinking?.type === "disabled") return off;
-  if (!NEEDS_BUDGET.test(model)) {
+  if (TAKES_EFFORT.test(model)) {
     if (thinking === undefined) return {};
     // Later models take no number of tokens.
     return mayThink(request) ? { thinking: { type: "adaptive" } } : { ignored: ["thinking"] };
@@ -84,7 +85,7 @@ function budgetFit(request: UpstreamRequest): ClaudeFit {
   const budget = stated === undefined ? Math.max(BUDGET_TOKENS_MIN, share) : Math.min(stated, maxTokens - 1);
   const isEnough = stated === undefined ? budget * 2 <= maxTokens : budget >= BUDGET_TOKENS_MIN;
   const reasoning = "provider-default" as const;
-  if (isEnough && mayThink(request)) {
+  if (isEnough && mayThink(request) && !CANNOT_THINK.test(request.model)) {
     const enabled = { type: "enabled" as const, budgetTokens: budget };
     return { options: { reasoning, maxOutputTokens: maxTokens - budget }, thinking: enabled };
   }

@@ -51,7 +51,7 @@ export const bedrock: Wire = {
     const hasForeignThinking = given.thinking !== undefined && !isClaude;
     const request: UpstreamRequest = hasForeignThinking ? { ...given, thinking: undefined } : given;
     const { parallel_tool_calls: isParallel, tools, service_tier: tier } = request;
-    const { options, thinking, ignored = [] } = claudeFit(request);
+    const { options, thinking, ignored = [] } = isClaude ? claudeFit(request) : {};
     const isSerial = tools !== undefined && isParallel === false;
     const providerOptions = { anthropic: { disableParallelToolUse: isSerial || undefined } };
     return {
