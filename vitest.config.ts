@@ -20,7 +20,13 @@ class LongestFirst extends BaseSequencer {
 }
 
 /** Tests that replace a module, which may be loaded already in a process that is shared, or variables of the process. */
-const ISOLATED = ["src/ledger/commit-queue.test.ts", "test/commands.test.ts", "test/operator-commands.test.ts"];
+const ISOLATED = [
+  "src/ledger/commit-queue.test.ts",
+  "test/commands.test.ts",
+  "test/operator-commands.test.ts",
+  "test/organizations-as-code.test.ts",
+  "test/organizations-mistakes.test.ts",
+];
 const TESTS = ["{src,test,overspend}/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"];
 
 /** Options of every test. */

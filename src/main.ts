@@ -33,11 +33,18 @@ const exitCode = await runCommandLine(
     clock: Date.now,
     random: randomBytes,
     isInteractive: process.stdout.isTTY,
+    confirm: process.stdin.isTTY && process.stderr.isTTY ? confirm : undefined,
   },
   programVersion().name,
 );
 // Waits until a slow reader has taken all output.
 process.stdout.write("", () => process.exit(exitCode));
+
+async function confirm(question: string): Promise<boolean> {
+  const { createInterface } = await import("node:readline/promises");
+  using lines = createInterface({ input: process.stdin, output: process.stderr });
+  return /^y(es)?$/i.test((await lines.question(question)).trim());
+}
 
 /**
  * Turns on Node's compile cache, which halves the time to a start. Node runs the code that it finds there, so the cache is

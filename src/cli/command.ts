@@ -15,6 +15,8 @@ export interface Terminal {
   random: RandomBytes;
   /** True if standard output is a terminal, so that a secret in it reaches no log. */
   isInteractive: boolean;
+  /** Asks a question, which only yes confirms. Absent: there is nobody to ask. */
+  confirm?: ((question: string) => Promise<boolean>) | undefined;
   /** Sets the exit code of the process; the default is 0. */
   exitWith(code: number): void;
 }

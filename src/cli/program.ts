@@ -3,8 +3,10 @@ import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "
 import type { CommandFlags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
 import { createAdminToken } from "./admin-token.ts";
+import { applyOrganizations } from "./apply.ts";
 import { addCommand, type CommonFlags, commandText, type PlaceFlags, print, type Terminal } from "./command.ts";
 import { addConfig } from "./config.ts";
+import { csvImports } from "./import-csv.ts";
 import { listDeadLetters, retryDeadLetters, verifyLedger } from "./ledger.ts";
 import { addModels } from "./models.ts";
 import { addRetention } from "./retention.ts";
@@ -114,11 +116,19 @@ function addOperations(program: Command, terminal: Terminal): void {
 }
 
 function addOtherStoreCommands(program: Command, terminal: Terminal): void {
-  const commands = [createAdminToken, listDeadLetters, retryDeadLetters, verifyLedger];
+  const commands = [
+    applyOrganizations,
+    ...csvImports,
+    createAdminToken,
+    listDeadLetters,
+    retryDeadLetters,
+    verifyLedger,
+  ];
   for (const command of commands) addStoreCommand(program, terminal, command);
 }
 
 function nounAt(program: Command, path: string): Command {
+  if (path === "") return program;
   const word = path.split(" ").at(-1) ?? "";
   const parent = path === word ? program : nounAt(program, path.slice(0, -word.length - 1));
   return parent.commands.find((noun) => noun.name() === word) ?? parent.command(word).description(NOUNS[path] ?? "");

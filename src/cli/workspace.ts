@@ -69,7 +69,13 @@ export async function withWorkspace<T>(
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
   const rows = { accounts, admin, allowances, budgets, directory, events, monthlyStatements, identityRows };
   const issuers = async () => (await import("../config.ts")).loadGroup({ flags }, "identity").issuers;
-  const priceLists = async () => Object.keys((await import("../config.ts")).loadGroup({ flags }, "priceLists") ?? {});
+  const readPriceLists = async () =>
+    Object.keys((await import("../config.ts")).loadGroup({ flags }, "priceLists") ?? {});
+  let names: ReturnType<typeof readPriceLists> | undefined;
+  const priceLists = () => {
+    names ??= readPriceLists();
+    return names;
+  };
   const core = { ...rows, receiverFault, modelIds: null, priceLists, issuers, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);

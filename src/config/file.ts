@@ -37,14 +37,9 @@ export interface ParseOptions {
  */
 export function parseFile(name: string, text: string, options: ParseOptions): ConfigFile {
   const lines = new LineCounter();
-  const document = documentOf(name, text, lines);
-  const place = (path: Path): string => {
-    for (let length = path.length; length > 0; length -= 1) {
-      const offset = offsetAt(document, path.slice(0, length));
-      if (offset !== undefined) return `${name}:${lines.linePos(offset).line}`;
-    }
-    return name;
-  };
+  const placeAt = (offset: number) => `${name}:${lines.linePos(offset).line}`;
+  const document = documentOf(name, text, lines, placeAt);
+  const place = (path: Path): string => nearestPlace(document, path, placeAt) ?? name;
   const tree = treeOf(name, document);
   if (typeof tree !== "object" || Array.isArray(tree)) {
     throw new OperatorError(
@@ -56,7 +51,42 @@ export function parseFile(name: string, text: string, options: ParseOptions): Co
   return { name, values: settle(Object.fromEntries(entries), [], reading) as Record<string, unknown>, place };
 }
 
-function documentOf(name: string, text: string, lines: LineCounter): Document {
+/** A document of a YAML file: its values as they were written, and their places. */
+export interface YamlDocument {
+  values: unknown;
+  /** "organizations.yaml:12:5" for the value at a path, or for the nearest one around it. */
+  place(path: Path): string;
+}
+
+const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
+
+/**
+ * Yields the documents of a YAML file, which lines with `---` separate, one after the other: what the parser makes of a text
+ * takes a hundred times its memory. Aliases are bounded. Throws OperatorError.
+ */
+export function* yamlDocuments(name: string, text: string): Generator<YamlDocument> {
+  let linesBefore = 0;
+  for (const part of text.split(/^---(?=\s)/m)) {
+    const lines = new LineCounter();
+    const before = linesBefore;
+    const placeAt = (offset: number) => {
+      const { line, col } = lines.linePos(offset);
+      return `${name}:${before + line}:${col}`;
+    };
+    if (Buffer.byteLength(part) > DOCUMENT_BYTES_MAX) {
+      throw new OperatorError(
+        `${name}:${before + 1}: a document is larger than ${DOCUMENT_BYTES_MAX} bytes. Split it with a line of ---.`,
+      );
+    }
+    const document = documentOf(name, part, lines, placeAt);
+    const values: unknown = plainOf(name, document) ?? null;
+    const place = (path: Path) => nearestPlace(document, path, placeAt) ?? `${name}:${before + 1}`;
+    if (values !== null) yield { values, place };
+    linesBefore += part.split("\n").length - 1;
+  }
+}
+
+function documentOf(name: string, text: string, lines: LineCounter, placeAt: (offset: number) => string): Document {
   let document: Document;
   try {
     document = parseDocument(text, { lineCounter: lines, merge: true });
@@ -67,10 +97,10 @@ function documentOf(name: string, text: string, lines: LineCounter): Document {
   const fault = document.errors[0] ?? document.warnings[0];
   if (fault === undefined) return document;
   const reason = (fault.message.split("\n")[0] ?? "").replace(/ at line \d+, column \d+:$/, "");
-  throw new OperatorError(`${name}:${fault.linePos?.[0].line ?? 1}: this is not valid YAML: ${reason}`);
+  throw new OperatorError(`${placeAt(fault.pos[0])}: this is not valid YAML: ${reason}`);
 }
 
-/** Returns the values of a document, with aliases and merge keys resolved. A number is a node, which has its digits. */
+/** Returns the values of a document, in which a number is a node, which has its digits. */
 function treeOf(name: string, document: Document): object {
   visit(document, {
     Scalar(key, node) {
@@ -79,8 +109,13 @@ function treeOf(name: string, document: Document): object {
       node.value = Object.assign(written, { source: node.source });
     },
   });
+  return plainOf(name, document) ?? {};
+}
+
+/** Returns the values of a document, with aliases and merge keys resolved. Throws OperatorError. */
+function plainOf(name: string, document: Document): object | null | undefined {
   try {
-    return document.toJS() ?? {};
+    return document.toJS();
   } catch (error) {
     // An alias without its anchor, aliases that multiply without bound, or a merge key with something else than a map.
     const reason = error instanceof RangeError ? "the values are nested too deeply" : (error as Error).message;
@@ -151,6 +186,14 @@ function isDecimal(schema: SchemaNode | undefined): boolean {
 
 function decimalText({ value, source }: Scalar<number>): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
+}
+
+function nearestPlace(document: Document, path: Path, placeAt: (offset: number) => string): string | undefined {
+  for (let length = path.length; length > 0; length -= 1) {
+    const offset = offsetAt(document, path.slice(0, length));
+    if (offset !== undefined) return placeAt(offset);
+  }
+  return undefined;
 }
 
 function offsetAt(document: Document, path: Path): number | undefined {

@@ -57,11 +57,11 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
   const writer = new WorkerLink("tollgate-books", workerOptions);
   // The reads of a command block nothing: it uses one thread.
   const side = role === "service" ? new WorkerLink("tollgate-side", workerOptions) : writer;
-  const checkpoints = role === "service" ? keepCheckpoints(writer, side) : undefined;
+  const checkpoints = keepCheckpoints(writer, side);
   let closed: Promise<void> | undefined;
   const end = async () => {
     try {
-      await checkpoints?.stop();
+      await checkpoints.stop(role === "service");
       await side.close();
       await writer.close();
     } finally {
@@ -85,7 +85,7 @@ export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDr
 
 function driverOver(
   { writer, side }: Pick<SqliteDriver, "writer" | "side">,
-  checkpoints: ReturnType<typeof keepCheckpoints> | undefined,
+  checkpoints: ReturnType<typeof keepCheckpoints>,
   options: SqliteOptions,
 ): Omit<SqliteDriver, "close" | "schema"> {
   const { dataDir, clock = Date.now, droppableRoomLeastBytes = DROPPABLE_ROOM_LEAST_BYTES } = options;
@@ -96,13 +96,13 @@ function driverOver(
     side,
     async apply(durability, transitions) {
       const outcomes = await writer.call("apply", clock(), transitions, durability === "durable");
-      checkpoints?.noteWrite();
+      checkpoints.noteWrite();
       return outcomes;
     },
     async run({ required, rest, isDurable, isDroppable }) {
       if (isDroppable) await requireRoom(dataDir, droppableRoomLeastBytes);
       const changes = await writer.call("run", required.map(toStatement), rest.map(toStatement), isDurable);
-      if (changes?.some((changed) => changed > 0)) checkpoints?.noteWrite();
+      if (changes?.some((changed) => changed > 0)) checkpoints.noteWrite();
       return changes;
     },
     find: (query) => writer.call("find", toStatement(query)),
@@ -114,7 +114,7 @@ function driverOver(
       // The remaining room may be enough for this write, but not for that of a batch.
       await requireRoom(dataDir, ROOM_LEAST_BYTES);
       await writer.call("run", [], [CHANGE_NOTHING], true);
-      checkpoints?.noteWrite();
+      checkpoints.noteWrite();
     },
   };
 }
@@ -192,12 +192,12 @@ function keepCheckpoints(writer: WorkerLink, side: WorkerLink) {
         running = run();
       }, CHECKPOINT_EVERY_MS).unref();
     },
-    /** Stops the timer; the writer copies the rest of the log at once. */
-    async stop(): Promise<void> {
+    /** Stops the timer. With `copies`, the writer copies the rest of the log at once: a command would make a service wait. */
+    async stop(copies: boolean): Promise<void> {
       isStopped = true;
       clearTimeout(timer);
       await running;
-      if (writer.running) await writer.call("checkpoint", "TRUNCATE").catch(() => undefined);
+      if (copies && writer.running) await writer.call("checkpoint", "TRUNCATE").catch(() => undefined);
     },
   };
 }

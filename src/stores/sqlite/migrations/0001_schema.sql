@@ -21,6 +21,8 @@ CREATE TABLE organization (
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX organization_external_id ON organization (external_id) WHERE external_id IS NOT NULL;
+-- The order of lists.
+CREATE INDEX organization_created_at ON organization (created_at, id);
 
 -- `successor_id`: the token that a rotation made of this one. A token is rotated once. `caller_id`: the first token of the
 -- rotations to this one.
@@ -48,6 +50,7 @@ CREATE TABLE token (
 
 CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
+CREATE INDEX token_created_at ON token (created_at, id);
 
 -- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none. `budget_version` changes
 -- with every change of a budget of the organization. `top_up`, `warn_at` and `announced`: see src/credits/warnings.ts.

@@ -1,0 +1,193 @@
+import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
+import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
+import type { Path } from "../config/file.ts";
+import { readTextFile, reasonOf } from "../config/text-file.ts";
+import { ApiError, OperatorError } from "../errors.ts";
+import { command, optional, required, text, toggle } from "../operations/command.ts";
+import type { OrganizationPlan } from "../operations/declared-organizations.ts";
+import { csvRow } from "../reports/csv.ts";
+import { listsOf } from "../stores/database.ts";
+import { print } from "./command.ts";
+import type { Workspace } from "./workspace.ts";
+
+const FILE_BYTES_MAX = 64 * 1024 * 1024;
+const MISTAKES_MAX = 20;
+/** Organizations that are read or changed at the same time. */
+export const AT_ONCE = 16;
+/** Exit code of --dry-run if something would change. */
+export const EXIT_CHANGES = 2;
+
+export const applyOrganizations = command({
+  usage: "apply",
+  summary: "Create and change organizations as a file declares them",
+  flags: {
+    file: required("-f, --file <file>", "file that declares organizations, in YAML or JSON"),
+    dryRun: toggle("--dry-run", "only print what would change; the exit code is 2 if something would"),
+    yes: toggle("--yes", "apply without asking"),
+    secrets: optional("--secrets <file>", "new file for the secrets of new tokens, readable by its owner only", text),
+  },
+  input(values, { json = false }) {
+    if (json && !values.dryRun && !values.yes) throw new OperatorError("--json cannot ask. Add --yes or --dry-run.");
+    return values;
+  },
+  async run(workspace: Workspace, { file, dryRun, yes, secrets }) {
+    const { terminal, flags } = workspace;
+    const { confirm } = terminal;
+    if (!dryRun && !yes && confirm === undefined) {
+      throw new OperatorError("There is no terminal to ask on. Add --yes, or --dry-run to see what would change.");
+    }
+    const plans = await readPlans(workspace, file);
+    const changing = plans.filter(({ steps }) => steps.length > 0);
+    const report = (applied: boolean) => ({
+      json: { applied, ...countsOf(plans), organizations: changing.map(planJson) },
+      text: `${applied ? "" : changing.map(planText).join("")}${countsText(plans, applied)}`,
+    });
+    if (dryRun || changing.length === 0) {
+      if (changing.length > 0) terminal.exitWith(EXIT_CHANGES);
+      return report(false);
+    }
+    const isNewToken = ({ kind, action }: OrganizationPlan["steps"][number]) => kind === "token" && action === "create";
+    const newTokens = changing.flatMap(({ steps }) => steps).filter(isNewToken).length;
+    if (newTokens > 0 && secrets === null) {
+      throw new OperatorError(`New tokens: ${newTokens}. Add --secrets FILE, a new file for their secrets.`);
+    }
+    if (!yes) {
+      print(terminal, flags, report(false));
+      if ((await confirm?.("Apply these changes? [y/N] ")) !== true) throw new OperatorError("Nothing was changed.");
+    }
+    using output = secrets === null ? undefined : secretsFile(secrets);
+    for (const some of listsOf(changing, AT_ONCE)) {
+      const ended = await Promise.allSettled(some.map((plan) => runPlan(plan, output?.write)));
+      for (const one of ended) if (one.status === "rejected") throw one.reason;
+    }
+    return report(true);
+  },
+});
+
+async function runPlan({ externalId, steps }: OrganizationPlan, write?: (cells: string[]) => void): Promise<void> {
+  for (const { run } of steps) {
+    const token = await run();
+    if (token !== undefined) write?.([token.organization_id, externalId ?? "", token.id, token.name, token.secret]);
+  }
+}
+
+/** Plans the organizations of a file. Rejects with OperatorError for mistakes, which it prints with their places. */
+async function readPlans(workspace: Workspace, file: string): Promise<OrganizationPlan[]> {
+  const [{ yamlDocuments }, { checkDeclaration, checkDocument }, { planOrganization }] = await Promise.all([
+    import("../config/file.ts"),
+    import("../api/admin/declaration.ts"),
+    import("../operations/declared-organizations.ts"),
+  ]);
+  const plans: OrganizationPlan[] = [];
+  const mistakes: string[] = [];
+  const places = new Map<string, string>();
+  for (const { values, place } of yamlDocuments(file, fileText(file))) {
+    const addMistake = (path: Path, message: string) => mistakes.push(`${place(path)}: ${message}`);
+    const issue = checkDocument(values);
+    if (issue !== undefined) {
+      addMistake(pathOf(issue.param), issue.message);
+      continue;
+    }
+    const entries = [...(values as { organizations: OrganizationDeclaration[] }).organizations.entries()];
+    for (const some of listsOf(entries, AT_ONCE)) {
+      if (mistakes.length >= MISTAKES_MAX) break;
+      const planned = some.map(async ([index, declared]) => {
+        const path = ["organizations", index];
+        try {
+          const wrong = checkDeclaration(declared);
+          if (wrong !== undefined) return addMistake([...path, ...pathOf(wrong.param)], wrong.message);
+          const plan = await planOrganization(workspace, declared);
+          for (const key of new Set([declared.external_id, declared.id, plan.id])) {
+            if (typeof key !== "string") continue;
+            const first = places.get(key);
+            if (first !== undefined)
+              return addMistake(path, `The organization ${key} is declared before, at ${first}.`);
+            places.set(key, place(path));
+          }
+          return plans.push(plan);
+        } catch (error) {
+          if (!(error instanceof ApiError)) throw error;
+          return addMistake([...path, ...pathOf(error.param)], (error.command ?? error).message);
+        }
+      });
+      await Promise.all(planned);
+    }
+  }
+  if (mistakes.length === 0) return plans;
+  for (const mistake of mistakes.slice(0, MISTAKES_MAX)) workspace.terminal.error(`tollgate: ${mistake}`);
+  const isMore = mistakes.length > MISTAKES_MAX;
+  throw new OperatorError(
+    `Mistakes in ${file}: ${isMore ? `more than ${MISTAKES_MAX}` : mistakes.length}. Nothing was changed.`,
+  );
+}
+
+/** Reads a file. Throws OperatorError. */
+export function fileText(file: string): string {
+  try {
+    return readTextFile(file, file, FILE_BYTES_MAX);
+  } catch (error) {
+    if (error instanceof OperatorError) throw error;
+    throw new OperatorError(`${file} cannot be read: ${reasonOf(error)}`, { cause: error });
+  }
+}
+
+/** Converts the path of a field in an error: `tokens[0].cap`. */
+function pathOf(param: string | null): Path {
+  const steps = (param ?? "").split(/[.[\]]+/).filter((step) => step !== "");
+  return steps.map((step) => (/^\d+$/.test(step) ? Number(step) : step));
+}
+
+/** Creates a file for the secrets of tokens. Each is on disk before the next token of its organization is created. */
+function secretsFile(path: string) {
+  let file: number;
+  try {
+    // Exclusive, so that no other file is overwritten or written through a link.
+    file = openSync(path, "wx", 0o600);
+  } catch (error) {
+    throw new OperatorError(`${path} cannot be created: ${reasonOf(error)}`, { cause: error });
+  }
+  const write = (cells: string[]) => {
+    writeSync(file, `${csvRow(cells)}\n`);
+    fsyncSync(file);
+  };
+  write(["organization_id", "external_id", "token_id", "name", "secret"]);
+  return { write, [Symbol.dispose]: () => closeSync(file) };
+}
+
+function countsOf(plans: OrganizationPlan[]) {
+  const created = plans.filter(({ isNew }) => isNew).length;
+  const unchanged = plans.filter(({ steps }) => steps.length === 0).length;
+  return { created, changed: plans.length - created - unchanged, unchanged };
+}
+
+function countsText(plans: OrganizationPlan[], isApplied: boolean): string {
+  const { created, changed, unchanged } = countsOf(plans);
+  if (created + changed === 0) return `Nothing to do: ${unchanged} organizations are as declared.`;
+  const words = isApplied ? ["created", "changed"] : ["to create", "to change"];
+  return `Organizations ${words[0]}: ${created}, ${words[1]}: ${changed}, unchanged: ${unchanged}.`;
+}
+
+function planJson({ id, externalId, name, isNew, steps }: OrganizationPlan) {
+  const action = isNew ? "create" : "change";
+  return { id, externalId, name, action, steps: steps.map(({ run: _, ...step }) => step) };
+}
+
+const MARKS = { create: "+", change: "~", remove: "-" };
+
+/** Describes a plan field by field. */
+function planText({ id, externalId, name, isNew, steps }: OrganizationPlan): string {
+  const lines = steps.flatMap(({ kind, action, changes, ...step }) => {
+    const indent = kind === "organization" ? "  " : "    ";
+    const fields = changes.map(({ field, from, to }) => {
+      const old = action === "change" ? `${valueText(from)} → ` : "";
+      return `${indent}${field}: ${old}${valueText(to)}`;
+    });
+    return kind === "organization" ? fields : [`  ${MARKS[action]} ${kind} ${JSON.stringify(step.name)}`, ...fields];
+  });
+  const head = `${isNew ? "+" : "~"} ${JSON.stringify(name)} ${[id, externalId].filter((one) => one !== null).join(" ")}`;
+  return [head, ...lines].map((line) => `${line}\n`).join("");
+}
+
+function valueText(value: unknown): string {
+  return value === null ? "none" : JSON.stringify(value);
+}

@@ -1,0 +1,158 @@
+import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
+import { ApiError, OperatorError } from "../errors.ts";
+import { argument, command, text, toggle } from "../operations/command.ts";
+import { csvCells } from "../reports/csv.ts";
+import { listsOf } from "../stores/database.ts";
+import { AT_ONCE, EXIT_CHANGES, fileText } from "./apply.ts";
+import type { Workspace } from "./workspace.ts";
+
+/** The field of a declaration that a column sets. */
+type Columns = Readonly<Record<string, keyof OrganizationDeclaration | `grants.${string}`>>;
+
+const KEYS = { id: "id", external_id: "external_id" } as const;
+const TERMS = ["name", "status", "contacts", "price_list", "models", "note"] as const;
+const ORGANIZATIONS: Columns = {
+  ...KEYS,
+  ...(Object.fromEntries(TERMS.map((name) => [name, name])) as Columns),
+  grant: "grants.amount",
+  reference: "grants.reference",
+  expires_at: "grants.expires_at",
+};
+const GRANTS: Columns = {
+  ...KEYS,
+  amount: "grants.amount",
+  reference: "grants.reference",
+  effective_at: "grants.effective_at",
+  expires_at: "grants.expires_at",
+  priority: "grants.priority",
+};
+const LISTS: readonly string[] = ["models", "contacts"];
+
+const FLAGS = {
+  file: argument("<file>", text),
+  dryRun: toggle("--dry-run", "only print what each line would do; the exit code is 2 if one would change something"),
+  strict: toggle("--strict", "stop at the first line that is refused"),
+};
+
+/** The commands that import organizations, or grants, with a result for each line. */
+export const csvImports = [
+  command({
+    usage: "org import <file>",
+    summary: `Create and change organizations from a CSV file with the columns ${Object.keys(ORGANIZATIONS).join(", ")}`,
+    flags: FLAGS,
+    run: (workspace: Workspace, input) => importLines(workspace, input, ORGANIZATIONS),
+  }),
+  command({
+    usage: "credits import <file>",
+    summary: `Grant credits from a CSV file with the columns ${Object.keys(GRANTS).join(", ")}`,
+    flags: FLAGS,
+    run: (workspace: Workspace, input) => importLines(workspace, input, GRANTS),
+  }),
+];
+
+interface Options {
+  file: string;
+  dryRun: boolean;
+  strict: boolean;
+}
+
+interface LineResult {
+  line: number;
+  organization: string | null;
+  result: "created" | "changed" | "unchanged" | "refused";
+  reason: string | null;
+}
+
+/** Imports a file, in which a row is one line, and prints a result for each. A repetition goes on where a run has ended. */
+async function importLines(
+  { terminal, flags, ...core }: Workspace,
+  { file, dryRun, strict }: Options,
+  columns: Columns,
+) {
+  const [{ checkDeclaration }, { planOrganization }] = await Promise.all([
+    import("../api/admin/declaration.ts"),
+    import("../operations/declared-organizations.ts"),
+  ]);
+  const rows = fileText(file)
+    .split(/\r?\n/)
+    .map((row, index) => ({ row, line: index + 1 }))
+    .filter(({ row }) => row.trim() !== "");
+  const fields = fieldsOf(file, rows.shift()?.row ?? "", columns);
+  const firstLines = new Map<string, number>();
+  const resultOf = async (row: string, line: number): Promise<LineResult> => {
+    const refused = (organization: string | null, reason: string) =>
+      ({ line, organization, result: "refused", reason }) as const;
+    const cells = csvCells(row);
+    if (cells === undefined) return refused(null, "its quotes do not match; a cell cannot contain a line break");
+    if (cells.length !== fields.length) {
+      return refused(null, `it has ${cells.length} fields, but must have ${fields.length}`);
+    }
+    const declared = declarationOf(fields, cells) as OrganizationDeclaration;
+    const key = declared.id ?? declared.external_id ?? null;
+    const first = firstLines.get(key ?? "");
+    if (columns === ORGANIZATIONS && first !== undefined)
+      return refused(key, `line ${first} has the same organization`);
+    if (key !== null) firstLines.set(key, line);
+    try {
+      const issue = checkDeclaration(declared);
+      if (issue !== undefined) return refused(key, issue.message.replace("grants[0].", ""));
+      const { isNew, steps } = await planOrganization(core, declared);
+      for (const { run } of dryRun ? [] : steps) await run();
+      const changed = isNew ? "created" : "changed";
+      return { line, organization: key, result: steps.length === 0 ? "unchanged" : changed, reason: null };
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      return refused(key, (error.command ?? error).message);
+    }
+  };
+  const counts = { created: 0, changed: 0, unchanged: 0, refused: 0 };
+  const isJson = flags.json === true;
+  if (isJson) terminal.out('{"lines":[');
+  let separator = "";
+  for (const some of listsOf(rows, strict ? 1 : AT_ONCE)) {
+    for (const one of await Promise.all(some.map(({ row, line }) => resultOf(row, line)))) {
+      counts[one.result] += 1;
+      terminal.out(isJson ? `${separator}${JSON.stringify(one)}` : lineText(one));
+      separator = ",";
+    }
+    await terminal.drained();
+    if (strict && counts.refused > 0) break;
+  }
+  const isChanging = counts.created + counts.changed > 0;
+  if (counts.refused > 0) terminal.exitWith(1);
+  else if (dryRun && isChanging) terminal.exitWith(EXIT_CHANGES);
+  const words = Object.entries(counts).map(([result, count]) => `${result}: ${count}`);
+  terminal.out(isJson ? `],${JSON.stringify({ dryRun, ...counts }).slice(1)}` : `Lines ${words.join(", ")}`);
+  return undefined;
+}
+
+/** Returns the field of each column. Throws OperatorError for a header that the command does not know. */
+function fieldsOf(file: string, header: string, columns: Columns): string[] {
+  const names = (csvCells(header) ?? [header]).map((name) => name.trim());
+  const wrong = names.find((name, index) => !Object.hasOwn(columns, name) || names.indexOf(name) !== index);
+  const allowed = `one of: ${Object.keys(columns).join(", ")}, each once`;
+  if (wrong !== undefined) throw new OperatorError(`${file}:1: column ${JSON.stringify(wrong)} must be ${allowed}.`);
+  if (names.some((name) => name in KEYS)) return names.map((name) => String(columns[name]));
+  throw new OperatorError(`${file}:1: there must be a column external_id or id.`);
+}
+
+/** Returns the declaration of a row; an empty cell leaves a term as it is. */
+function declarationOf(fields: readonly string[], cells: readonly string[]): object {
+  const stated = fields
+    .map((field, index) => [field, cells[index]?.trim() ?? ""] as const)
+    .filter(([, cell]) => cell !== "");
+  const typed = (field: string, cell: string) => {
+    if (LISTS.includes(field)) return cell.split(/[\s,;]+/);
+    return /^grants\.(amount|priority)$/.test(field) && /^\d{1,12}(\.\d+)?$/.test(cell) ? Number(cell) : cell;
+  };
+  const values = stated.map(([field, cell]) => [field, typed(field, cell)] as const);
+  const grant = values.filter(([field]) => field.startsWith("grants."));
+  return {
+    ...Object.fromEntries(values.filter(([field]) => !field.startsWith("grants."))),
+    ...(grant.length > 0 && { grants: [Object.fromEntries(grant.map(([field, value]) => [field.slice(7), value]))] }),
+  };
+}
+
+function lineText({ line, organization, result, reason }: LineResult): string {
+  return `${line}  ${result}  ${organization ?? "-"}${reason === null ? "" : `  ${reason}`}`;
+}

@@ -1,0 +1,338 @@
+import { isDeepStrictEqual } from "node:util";
+import type { Page, PageRequest } from "../admin/directory.ts";
+import type { Allowance } from "../api/admin/credits.ts";
+import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
+import type { Token, TokenWithSecret } from "../api/admin/token.ts";
+import { isoTime } from "../api/time.ts";
+import { auditedBudget } from "../credits/budgets.ts";
+import { ApiError } from "../errors.ts";
+import { createAllowance, endAllowance, listAllowances } from "./allowances.ts";
+import { changeBudget, createBudget, deleteBudget } from "./budgets.ts";
+import {
+  allPages,
+  type Core,
+  checkName,
+  closedOrganization,
+  invalidValue,
+  shortText,
+  unknownOrganization,
+} from "./core.ts";
+import { createGrant } from "./credits.ts";
+import {
+  amountOf,
+  futureTimeOf,
+  type Operation,
+  type OperationCall,
+  type OperationServices,
+  timeOf,
+} from "./operation.ts";
+import { termsOf } from "./organization-terms.ts";
+import { addOrganization, changeOrganization } from "./organizations.ts";
+import { scopesOf } from "./token-terms.ts";
+import { changeToken, createToken, endToken } from "./tokens.ts";
+
+type Values = Record<string, unknown>;
+type Terms = Omit<OrganizationDeclaration, "id" | "tokens" | "budgets" | "allowances" | "grants">;
+
+interface FieldChange {
+  field: string;
+  from: unknown;
+  to: unknown;
+}
+
+/** A change that takes one transaction, or a few that a repetition completes. */
+interface Step {
+  kind: "organization" | "token" | "budget" | "allowance" | "grant";
+  /** The name or the reference within the organization. */
+  name: string;
+  action: "create" | "change" | "remove";
+  changes: FieldChange[];
+  /** Resolves with the token that it has created. */
+  run(): Promise<TokenWithSecret | undefined>;
+}
+
+/** The steps after which an organization is as it was declared; none if it is. */
+export interface OrganizationPlan {
+  /** Null until the first step has created it. */
+  id: string | null;
+  externalId: string | null;
+  name: string;
+  isNew: boolean;
+  steps: Step[];
+}
+
+/**
+ * Compares a declaration that has passed the check of its schema with the stored organization. The organization is named by `id`
+ * or by `external_id`, because names are not unique; what is in its lists, by name or reference. Rejects with an ApiError for a
+ * change that no operation makes; its `param` is the path within the declaration.
+ */
+export async function planOrganization(core: Core, declared: OrganizationDeclaration): Promise<OrganizationPlan> {
+  const { id: _, tokens = [], budgets = [], allowances = [], grants = [], ...terms } = declared;
+  const present = await findOrganization(core, declared);
+  const { id, external_id: externalId, name } = present ?? { id: null, external_id: null, name: "" };
+  const plan: OrganizationPlan = { id, externalId, name, isNew: id === null, steps: [] };
+  if (id === null) Object.assign(plan, { externalId: terms.external_id, name: terms.name });
+  plan.steps.push(
+    ...(await organizationSteps(core, plan, terms, present)),
+    ...(await stepsOf("tokens", "name", tokens, await tokenKind(core, plan, tokens.length > 0))),
+    ...(await stepsOf("budgets", "name", budgets, await budgetKind(core, plan, budgets.length > 0))),
+    ...(await stepsOf("allowances", "reference", allowances, await allowanceKind(core, plan, allowances.length > 0))),
+    ...(await stepsOf("grants", "reference", grants, grantKind(core, plan))),
+  );
+  return plan;
+}
+
+async function findOrganization({ directory }: Core, { id, external_id: externalId, name }: OrganizationDeclaration) {
+  if (id === undefined && typeof externalId !== "string") {
+    throw missing("external_id", "'external_id', or 'id': names are not unique");
+  }
+  const search = { search: null, status: null, externalId: externalId ?? null, cursor: null, limit: 1 };
+  const present = id === undefined ? (await directory.organizations(search)).data[0] : await directory.organization(id);
+  if (present === undefined) {
+    if (id !== undefined) throw unknownOrganization(id);
+    if (name !== undefined) return undefined;
+    throw missing("name", `'name'. There is no organization with the external id ${shortText(externalId ?? "")}`);
+  }
+  if (present.status === "closed") throw closedOrganization(present.id);
+  if (present.kind === "playground") throw invalidValue("id", "that of the playground", "that of a customer");
+  return present;
+}
+
+async function organizationSteps(core: Core, plan: OrganizationPlan, terms: Terms, present?: Values): Promise<Step[]> {
+  const { name, models, price_list, external_id, contacts, note, limits, ...settings } = terms;
+  await termsOf(core, terms);
+  if (settings.pauses_allowances === true && settings.status !== "paused") {
+    throw invalidValue("pauses_allowances", "true", 'false, or stated with "status": "paused"');
+  }
+  const changes = differences(core, terms, present);
+  if (changes.length === 0) return [];
+  const change = (body: Values) => call(changeOrganization, core, { params: { id: plan.id }, body });
+  if (present === undefined) {
+    const run = async () => {
+      plan.id = (await addOrganization(core, plan.name, await termsOf(core, terms))).id;
+      if (Object.keys(settings).length > 0) await change(settings);
+      return undefined;
+    };
+    return [{ kind: "organization", name: plan.name, action: "create", changes, run }];
+  }
+  const body: Values = bodyOf(changes);
+  // An organization pauses its allowances only together with itself.
+  if ("pauses_allowances" in body) body.status = settings.status ?? present.status;
+  return [{ kind: "organization", name: plan.name, action: "change", changes, run: () => done(change(body)) }];
+}
+
+/** The entries of one list, as they are stored, and the operations on them. */
+interface Kind<Entry> {
+  core: Core;
+  kind: Step["kind"];
+  /** Returns what is stored under the name or the reference of an entry. */
+  find(entry: Entry): Promise<Stored[]> | Stored[];
+  /** Fields that can change. Default: all. */
+  changeable?: readonly string[];
+  /** Returns the terms with the values that are stored for them. Default: the terms. */
+  stored?(terms: Entry): object;
+  create(terms: Entry): Promise<unknown>;
+  change?(id: string, body: Values): Promise<unknown>;
+  remove?(id: string): Promise<unknown>;
+}
+
+interface Stored {
+  id: string;
+  /** True if it was revoked, has expired or was ended. It stays so: the file may be older than its end. */
+  isEnded: boolean;
+  values: object;
+}
+
+/** Plans the entries of a list. The path of an error begins with the list. */
+async function stepsOf<Key extends string, Entry extends { [Name in Key]: string } & { removed?: true }>(
+  list: string,
+  key: Key,
+  entries: Entry[],
+  kind: Kind<Omit<Entry, "removed">>,
+): Promise<Step[]> {
+  const steps: Step[] = [];
+  const indexes = new Map<string, number>();
+  for (const [index, entry] of entries.entries()) {
+    try {
+      const name = entry[key];
+      const first = indexes.get(name);
+      if (first !== undefined) throw invalidValue(key, shortText(name), `different from that of ${list}[${first}]`);
+      indexes.set(name, index);
+      const step = await stepOf(key, entry, kind);
+      if (step !== undefined) steps.push({ kind: kind.kind, name, ...step });
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      const param = [`${list}[${index}]`, ...(error.param === null ? [] : [error.param])].join(".");
+      throw new ApiError(error.code, error.message, { param, cause: error });
+    }
+  }
+  return steps;
+}
+
+async function stepOf<Key extends string, Entry extends { [Name in Key]: string } & { removed?: true }>(
+  key: Key,
+  { removed, ...terms }: Entry,
+  kind: Kind<Omit<Entry, "removed">>,
+): Promise<Omit<Step, "kind" | "name"> | undefined> {
+  const found = await kind.find(terms);
+  const [present, other] = found.filter(({ isEnded }) => !isEnded);
+  if (other !== undefined) {
+    throw invalidValue(key, shortText((terms as unknown as Entry)[key]), `a ${key} that only one ${kind.kind} has`);
+  }
+  if (removed) {
+    if (present === undefined) return undefined;
+    return { action: "remove", changes: [], run: () => done(kind.remove?.(present.id)) };
+  }
+  if (present === undefined && found.length > 0) return undefined;
+  const changes = differences(kind.core, kind.stored?.(terms) ?? terms, present?.values);
+  if (present === undefined) {
+    const run = async () => (await kind.create(terms)) as TokenWithSecret | undefined;
+    return { action: "create", changes, run };
+  }
+  if (changes.length === 0) return undefined;
+  const fixed = kind.changeable && changes.find(({ field }) => !kind.changeable?.includes(field));
+  if (fixed !== undefined) {
+    const message = `The ${fixed.field} of the ${kind.kind} is ${JSON.stringify(fixed.from)} and cannot change. Use another ${key}.`;
+    throw new ApiError("invalid_value", message, { param: fixed.field });
+  }
+  return { action: "change", changes, run: () => done(kind.change?.(present.id, bodyOf(changes))) };
+}
+
+type Declared<List extends "tokens" | "budgets" | "allowances" | "grants"> = Omit<
+  NonNullable<OrganizationDeclaration[List]>[number],
+  "removed"
+>;
+
+async function tokenKind(core: Core, plan: OrganizationPlan, isUsed: boolean): Promise<Kind<Declared<"tokens">>> {
+  const present = isUsed ? await tokensOf(core, plan.id) : [];
+  return {
+    ...{ core, kind: "token" },
+    find: ({ name }) =>
+      present
+        .filter((token) => token.name === name)
+        .map((token) => ({
+          id: token.id,
+          isEnded: !isActive(token),
+          values: { ...token, cap: token.cap?.amount ?? null },
+        })),
+    create: (terms) => call(createToken, core, { body: { organization_id: plan.id, ...terms } }),
+    change: (id, body) => call(changeToken, core, { params: { id }, body }),
+    remove: (id) => endToken(core, id),
+  };
+}
+
+async function tokensOf({ directory }: Core, organizationId: string | null): Promise<Token[]> {
+  if (organizationId === null) return [];
+  const filter = { organizationId, createdBy: null, search: null, status: null };
+  const all = await allPages((page) => directory.tokens({ ...filter, ...page }));
+  return all.filter(({ kind }) => kind === "secret");
+}
+
+/** Tells if a token is in force. One that was rotated is not: its successor has its name. */
+function isActive({ status, successor_id }: Token): boolean {
+  return status === "active" && successor_id === null;
+}
+
+async function budgetKind(core: Core, plan: OrganizationPlan, isUsed: boolean): Promise<Kind<Declared<"budgets">>> {
+  const rows = isUsed && plan.id !== null ? await core.budgets.budgets(plan.id) : [];
+  const tokens = isUsed ? await tokensOf(core, plan.id) : [];
+  const withTokens = (selector: Declared<"budgets">["selector"], of: Token[], field: "id" | "caller_id") =>
+    selector && { ...selector, tokens: selector.tokens?.map((name) => tokenNamed(of, name)?.[field] ?? name) ?? null };
+  return {
+    ...{ core, kind: "budget", changeable: ["amount", "limits"] },
+    find: ({ name }) =>
+      rows
+        .filter((row) => row.capOf === null && row.name === name)
+        .map((row) => ({ id: row.id, isEnded: false, values: auditedBudget(row) })),
+    stored({ selector, ...terms }) {
+      const named = withTokens(selector, tokens, "caller_id");
+      return named === undefined ? terms : { ...terms, selector: { models: null, metadata: null, ...named } };
+    },
+    async create({ selector, ...terms }) {
+      const body = { ...terms, selector: withTokens(selector, await tokensOf(core, plan.id), "id") };
+      await call(createBudget, core, { params: { id: plan.id }, body });
+    },
+    change: (budget_id, body) => call(changeBudget, core, { params: { id: plan.id, budget_id }, body }),
+    remove: (budget_id) => call(deleteBudget, core, { params: { id: plan.id, budget_id } }),
+  };
+}
+
+/** Finds a token by its id, or an active one by its name. */
+function tokenNamed(tokens: Token[], name: string): Token | undefined {
+  return tokens.find((token) => token.id === name || (token.name === name && isActive(token)));
+}
+
+async function allowanceKind(
+  core: Core,
+  plan: OrganizationPlan,
+  isUsed: boolean,
+): Promise<Kind<Declared<"allowances">>> {
+  const params = { id: plan.id };
+  const list = (page: PageRequest) => call(listAllowances, core, { params, page }) as Promise<Page<Allowance>>;
+  const present = isUsed && plan.id !== null ? await allPages(list) : [];
+  return {
+    ...{ core, kind: "allowance", changeable: [] },
+    find: ({ reference }) =>
+      present
+        .filter((allowance) => allowance.reference === reference)
+        .map((allowance) => ({ id: allowance.id, isEnded: allowance.ended_at !== null, values: allowance })),
+    async create(body) {
+      await call(createAllowance, core, { params: { id: plan.id }, body });
+    },
+    remove: (allowance_id) => call(endAllowance, core, { params: { id: plan.id, allowance_id } }),
+  };
+}
+
+function grantKind(core: Core, plan: OrganizationPlan): Kind<Declared<"grants">> {
+  return {
+    ...{ core, kind: "grant", changeable: [] },
+    async find({ reference }) {
+      const named = plan.id === null ? [] : await core.directory.grantsNamed(reference, plan.id, 2);
+      return named
+        .filter((grant) => grant.reference === reference)
+        .map((grant) => ({ id: grant.id, isEnded: false, values: grant }));
+    },
+    async create(body) {
+      await call(createGrant, core, { params: { id: plan.id }, body });
+    },
+  };
+}
+
+/** Calls an operation that commands call too, which uses no other service than they have. */
+function call(operation: Operation, core: Core, input: Partial<Record<"params" | "body" | "page", unknown>>) {
+  return operation.handle(core as OperationServices, { who: null, params: {}, query: {}, ...input } as OperationCall);
+}
+
+/** Returns the fields whose values are not the present ones. Throws invalid_value for one that no operation accepts. */
+function differences(core: Core, terms: object, present: object = {}): FieldChange[] {
+  return Object.entries(terms).flatMap(([field, value]) => {
+    const from = (present as Values)[field] ?? null;
+    const to = storedValue(field, value);
+    if (isDeepStrictEqual(from, to)) return [];
+    if (field === "expires_at" || field === "begins_at") futureTimeOf(core, field, value);
+    return [{ field, from, to }];
+  });
+}
+
+function storedValue(field: string, value: unknown): unknown {
+  if (field === "name") checkName(String(value));
+  if (value === null) return field === "scopes" ? scopesOf(null) : null;
+  if (field === "scopes") return scopesOf(value as string[]);
+  if (field.endsWith("_at")) return isoTime(timeOf(field, String(value)));
+  if (field === "limits" && Object.keys(value as object).length === 0) return null;
+  if (field === "amount" || field === "cap") amountOf(field, value as number);
+  if (field === "credit_warnings") for (const amount of value as number[]) amountOf(field, amount);
+  return value;
+}
+
+function bodyOf(changes: FieldChange[]): Values {
+  return Object.fromEntries(changes.map(({ field, to }) => [field, to]));
+}
+
+function missing(param: string, named: string): ApiError {
+  return new ApiError("missing_required_parameter", `Missing required parameter: ${named}.`, { param });
+}
+
+async function done(work: Promise<unknown> | undefined): Promise<undefined> {
+  await work;
+}

@@ -1,0 +1,307 @@
+import { randomBytes } from "node:crypto";
+import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { COMMAND_ACTOR } from "../src/admin/audit.ts";
+import { runCommandLine } from "../src/cli/program.ts";
+import { addOrganization } from "../src/operations/organizations.ts";
+import { openStore } from "../src/stores/open.ts";
+import { commandsDirectory, json, line, run } from "./support/commands.ts";
+import { blocksOf, readDocuments } from "./support/documents.ts";
+import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
+
+const directory = commandsDirectory();
+
+function write(name: string, text: string): string {
+  const path = join(directory, name);
+  writeFileSync(path, text);
+  return path;
+}
+
+/** Makes a store of its own, and returns the flags that select it. */
+async function placeOf(name: string, settings = ""): Promise<string[]> {
+  const place = ["--data-dir", join(directory, name), "--config", write(`${name}.config.yaml`, settings)];
+  await json("org", "create", "First", ...place);
+  return place;
+}
+
+const DECLARED = `
+organizations:
+  - external_id: customer-7
+    name: Acme
+    models: [a, b]
+    contacts: [ada@example.com]
+    tokens:
+      - { name: production, cap: 50, scopes: [models:read, chat.completions:write] }
+      - name: old
+    budgets:
+      - name: monthly
+        amount: 100
+        selector: { tokens: [production] }
+    allowances:
+      - { reference: plan, amount: 10 }
+    grants:
+      - { reference: invoice-1, amount: 5, expires_at: 2099-01-31T18:00:00Z }
+---
+organizations:
+  - external_id: customer-8
+    name: Beta
+    status: paused
+    pauses_allowances: true
+`;
+
+describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) => {
+  let place: string[];
+  let database: TestDatabase | undefined;
+  const outcome = async (...words: string[]) => {
+    const { code, stdout } = await run(...words, ...place, "--json");
+    return { code, ...JSON.parse(stdout) };
+  };
+  const apply = (file: string, ...words: string[]) => outcome("apply", "-f", file, ...words);
+
+  beforeAll(async () => {
+    database = kind === "postgres" ? await createTestDatabase() : undefined;
+    place = await placeOf(`on-${kind}`, database === undefined ? "" : `database: ${database.url}\n`);
+  });
+  afterAll(() => database?.drop());
+
+  test("a file is applied once: its plan, the secrets of its tokens, and nothing to do afterwards", async () => {
+    const file = write(`${kind}.yaml`, DECLARED);
+    const plan = await run("apply", "-f", file, "--dry-run", ...place);
+    expect(plan.code).toBe(2);
+    expect(plan.stdout.split("\n")).toEqual(
+      expect.arrayContaining([
+        '+ "Acme" customer-7',
+        '  models: ["a","b"]',
+        '  + token "production"',
+        "    cap: 50",
+        '  + budget "monthly"',
+        '  + grant "invoice-1"',
+        '+ "Beta" customer-8',
+        "Organizations to create: 2, to change: 0, unchanged: 0.",
+      ]),
+    );
+    expect(await line(1, "apply", "-f", file, "--yes", ...place)).toContain("New tokens: 2. Add --secrets FILE");
+    expect(await json("org", "list", ...place)).toHaveLength(2);
+
+    const secrets = join(directory, `${kind}-secrets.csv`);
+    const words = ["--yes", "--secrets", secrets];
+    expect(await apply(file, ...words)).toMatchObject({ code: 0, applied: true, created: 2, changed: 0, unchanged: 0 });
+    expect(statSync(secrets).mode & 0o777).toBe(0o600);
+    const [header, ...rows] = readFileSync(secrets, "utf8").trim().split("\r\n");
+    expect(header).toBe("organization_id,external_id,token_id,name,secret");
+    expect(rows.map((row) => row.split(",").slice(1))).toEqual([
+      ["customer-7", expect.stringMatching(/^tok_/), "production", expect.stringMatching(/^sk-tg-/)],
+      ["customer-7", expect.stringMatching(/^tok_/), "old", expect.stringMatching(/^sk-tg-/)],
+    ]);
+    expect(await apply(file, "--dry-run")).toEqual({
+      ...{ code: 0, applied: false, created: 0, changed: 0, unchanged: 2, organizations: [] },
+    });
+    // No file is overwritten, and none is needed where no token is new.
+    expect(
+      await line(1, "apply", "-f", write("more.yaml", DECLARED.replace("name: old", "name: new")), ...words, ...place),
+    ).toContain("-secrets.csv cannot be created");
+    const organizations: { id: string; externalId: string }[] = await json("org", "list", ...place);
+    const [acme, beta] = ["customer-7", "customer-8"].map((id) => organizations.find((one) => one.externalId === id));
+    expect(acme).toMatchObject({ name: "Acme", models: ["a", "b"], creditsTotal: 15, status: "active" });
+    expect(beta).toMatchObject({ name: "Beta", status: "paused", pausesAllowances: true });
+    const [token] = await json("token", "list", "--org", acme?.id ?? "", ...place);
+    expect(token).toMatchObject({ name: "production", cap: 50, scopes: ["chat.completions:write", "models:read"] });
+    const budgets = await json("budget", "list", "--org", acme?.id ?? "", ...place);
+    expect(budgets.find(({ name }: { name: string }) => name === "monthly").selector.tokens).toEqual([token.id]);
+    expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
+  });
+
+  test("a changed file changes what differs, field by field, and removes only what it names", async () => {
+    const changed = DECLARED.replace("cap: 50", "cap: 60, models: [a]")
+      .replace("[a, b]", "null")
+      .replace("amount: 100", "amount: 120")
+      .replace("- name: old", "- { name: old, removed: true }")
+      .replace("{ reference: plan, amount: 10 }", "{ reference: plan, amount: 10, removed: true }")
+      .replace("pauses_allowances: true", "note: Pays late");
+    const file = write(`${kind}-changed.yaml`, changed);
+    const { code, organizations } = await apply(file, "--dry-run");
+    expect(code).toBe(2);
+    const change = (field: string, from: unknown, to: unknown) => ({ field, from, to });
+    expect(organizations.map(({ steps }: { steps: object[] }) => steps)).toEqual([
+      [
+        { kind: "organization", name: "Acme", action: "change", changes: [change("models", ["a", "b"], null)] },
+        {
+          ...{ kind: "token", name: "production", action: "change" },
+          changes: [change("cap", 50, 60), change("models", null, ["a"])],
+        },
+        { kind: "token", name: "old", action: "remove", changes: [] },
+        { kind: "budget", name: "monthly", action: "change", changes: [change("amount", 100, 120)] },
+        { kind: "allowance", name: "plan", action: "remove", changes: [] },
+      ],
+      [{ kind: "organization", name: "Beta", action: "change", changes: [change("note", null, "Pays late")] }],
+    ]);
+    expect((await run("apply", "-f", file, "--dry-run", ...place)).stdout).toContain("    cap: 50 → 60\n");
+    expect(await apply(file, "--yes")).toMatchObject({ code: 0, applied: true, created: 0, changed: 2 });
+    expect(await apply(file, "--yes")).toMatchObject({ code: 0, applied: false, unchanged: 2 });
+    // The older file does not create again what has ended.
+    const { organizations: others } = await apply(join(directory, `${kind}.yaml`), "--dry-run");
+    const kinds = others[0].steps.map(({ kind, name }: { kind: string; name: string }) => `${kind} ${name}`);
+    expect(kinds).toEqual(["organization Acme", "token production", "budget monthly"]);
+    expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
+  });
+
+  test("lines of a CSV file are imported one by one, and a repetition changes nothing", async () => {
+    const rows = [
+      "\uFEFFexternal_id,name,contacts,models,note,grant,reference",
+      'csv-1,"One, Inc",ada@example.com;bob@example.com,a b,"says ""hi""",10,inv-1',
+      "csv-2,Two",
+      'csv-3,"Thr"ee,,,,,',
+      "csv-4,Four,nobody,,,,",
+      "csv-1,One,,,,,",
+      ",Nameless,,,,,",
+      "",
+      "csv-5,Five,,,,5,",
+      "csv-6,Six,,,,5,inv-6",
+    ];
+    const file = write(`${kind}.csv`, rows.join("\r\n"));
+    const refusals = [
+      { line: 3, organization: null, reason: "it has 2 fields, but must have 7" },
+      { line: 4, organization: null, reason: expect.stringContaining("quotes do not match") },
+      { line: 5, organization: "csv-4", reason: expect.stringContaining('contacts[0] is "nobody"') },
+      { line: 6, organization: "csv-1", reason: "line 2 has the same organization" },
+      { line: 7, organization: null, reason: expect.stringContaining("'external_id'") },
+      { line: 9, organization: "csv-5", reason: "Missing required parameter: 'reference'." },
+    ].map((refusal) => ({ ...refusal, result: "refused" }));
+    const imported = (result: string) => [
+      { line: 2, organization: "csv-1", result, reason: null },
+      ...refusals,
+      { line: 10, organization: "csv-6", result, reason: null },
+    ];
+    const counts = { created: 2, changed: 0, unchanged: 0, refused: 6 };
+    const words = ["org", "import", file];
+    expect(await outcome(...words, "--dry-run")).toEqual({
+      code: 1,
+      dryRun: true,
+      ...counts,
+      lines: imported("created"),
+    });
+    expect(await outcome(...words)).toEqual({ code: 1, dryRun: false, ...counts, lines: imported("created") });
+    expect(await outcome(...words)).toMatchObject({ code: 1, ...counts, created: 0, unchanged: 2 });
+    const organizations = await json("org", "list", ...place);
+    expect(organizations.find(({ externalId }: { externalId: string }) => externalId === "csv-1")).toMatchObject({
+      ...{ name: "One, Inc", contacts: ["ada@example.com", "bob@example.com"], models: ["a", "b"] },
+      ...{ note: 'says "hi"', creditsTotal: 10 },
+    });
+    const strict = await run(...words, "--strict", ...place);
+    expect({ code: strict.code, last: strict.stdout.trim().split("\n").at(-1) }).toEqual({
+      code: 1,
+      last: "Lines created: 0, changed: 0, unchanged: 1, refused: 1",
+    });
+    expect(strict.stdout).toContain("3  refused  -  it has 2 fields, but must have 7\n");
+  });
+
+  test("grants of a CSV file are made once for each reference", async () => {
+    const rows = ["external_id,amount,reference", "csv-1,10,inv-1", "csv-1,5,inv-2", "csv-1,11,inv-1", "csv-9,1,inv-1"];
+    const file = write(`${kind}-grants.csv`, [...rows, "csv-1,1,", "csv-1,-1,inv-3"].join("\n"));
+    const words = ["credits", "import", file];
+    const { lines } = await outcome(...words, "--dry-run");
+    expect(lines).toMatchObject([
+      { line: 2, result: "unchanged" },
+      { line: 3, result: "changed" },
+      { line: 4, result: "refused", reason: "The amount of the grant is 10 and cannot change. Use another reference." },
+      { line: 5, result: "refused", reason: expect.stringContaining('no organization with the external id "csv-9"') },
+      { line: 6, result: "refused", reason: "Missing required parameter: 'reference'." },
+      { line: 7, result: "refused", reason: expect.stringContaining("'amount'") },
+    ]);
+    expect(await outcome(...words)).toMatchObject({ code: 1, changed: 1, unchanged: 1, refused: 4 });
+    expect(await outcome(...words)).toMatchObject({ code: 1, changed: 0, unchanged: 2, refused: 4 });
+    const good = write(`${kind}-good.csv`, [...rows.slice(0, 3), "csv-1,5,inv-4"].join("\n"));
+    expect(await outcome("credits", "import", good, "--dry-run")).toMatchObject({ code: 2, changed: 1 });
+    expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
+  });
+});
+
+test("the plan is applied only if a person agrees, or with --yes", async () => {
+  const place = await placeOf("asked");
+  const file = write("asked.yaml", "organizations: [{ external_id: asked, name: Asked }]");
+  const words = ["apply", "-f", file, ...place];
+  expect(await line(1, ...words)).toContain("There is no terminal to ask on. Add --yes");
+  expect(await line(1, ...words, "--json")).toContain("--json cannot ask");
+  const answer = async (agrees: boolean) => {
+    const printed: string[] = [];
+    const code = await runCommandLine(
+      words,
+      {
+        out: (text) => printed.push(text),
+        error: (text) => printed.push(text),
+        drained: () => Promise.resolve(),
+        clock: Date.now,
+        random: randomBytes,
+        isInteractive: true,
+        confirm: async (question) => {
+          printed.push(question);
+          return agrees;
+        },
+      },
+      "0.0.0",
+    );
+    return { code, printed: printed.slice(1) };
+  };
+  const plan = '+ "Asked" asked\n  external_id: "asked"\n  name: "Asked"\n';
+  const asked = [`${plan}Organizations to create: 1, to change: 0, unchanged: 0.`, "Apply these changes? [y/N] "];
+  expect(await answer(false)).toEqual({ code: 1, printed: [...asked, "tollgate: Nothing was changed."] });
+  expect(await answer(true)).toEqual({
+    ...{ code: 0, printed: [...asked, "Organizations created: 1, changed: 0, unchanged: 0."] },
+  });
+  expect(await answer(true)).toEqual({ code: 0, printed: ["Nothing to do: 1 organizations are as declared."] });
+});
+
+test("the examples of the documentation can be applied", async () => {
+  const place = await placeOf("documented", "priceLists: { partners: { factor: 0.9 } }\n");
+  const blocks = blocksOf(
+    readDocuments().find(({ path }) => path === "docs/organizations-as-code.md") ?? { path: "", text: "" },
+  );
+  const texts = (language: string) => blocks.filter((block) => block.language === language).map(({ text }) => text);
+  const [yaml = "", ...others] = texts("yaml");
+  expect(others).toEqual([]);
+  const words = ["--yes", "--secrets", join(directory, "documented.csv"), ...place];
+  expect(await json("apply", "-f", write("documented.yaml", yaml), ...words)).toMatchObject({ created: 1 });
+  for (const csv of texts("csv")) expect((await run("org", "import", write("shown.csv", csv), ...place)).code).toBe(0);
+});
+
+test("an apply that fails half-way is completed by the next one", async () => {
+  const place = await placeOf("half");
+  const entry = (name: string) =>
+    `  - { external_id: ${name}, name: ${name}, grants: [{ reference: one, amount: 1 }, { reference: ${name}, amount: 2 }] }\n`;
+  const file = write("half.yaml", `organizations:\n${["x", "boom", "y"].map(entry).join("")}`);
+  const database = new DatabaseSync(join(directory, "half", "tollgate.db"));
+  database.exec(
+    "create trigger broken before insert on credit_grant when new.reference = 'boom' begin select raise(abort, 'broken'); end",
+  );
+  const { code, stdout } = await run("apply", "-f", file, "--yes", ...place);
+  expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  database.exec("drop trigger broken");
+  const { organizations } = JSON.parse((await run("apply", "-f", file, "--dry-run", "--json", ...place)).stdout);
+  expect(organizations).toMatchObject([{ externalId: "boom", steps: [{ kind: "grant", name: "boom" }] }]);
+  await json("apply", "-f", file, "--yes", ...place);
+  const totals = (await json("org", "list", ...place)).map(
+    ({ creditsTotal }: { creditsTotal: number }) => creditsTotal,
+  );
+  expect(totals).toEqual([0, 0, 3, 3, 3]);
+  expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
+  database.close();
+});
+
+test("the log of SQLite is copied while a long command runs", async () => {
+  const dataDir = join(directory, "long");
+  const clock = Date.now;
+  await using store = await openStore({ database: null, dataDir, role: "command", creates: true, clock });
+  const core = {
+    accounts: store.accounts,
+    clock,
+    random: randomBytes,
+    newId: () => crypto.randomUUID(),
+    actor: COMMAND_ACTOR,
+  };
+  const size = () => statSync(join(dataDir, "tollgate.db")).size;
+  const before = size();
+  for (let count = 0; count < 200; count += 1) await addOrganization(core, `Customer ${count}`);
+  await expect.poll(size, { timeout: 60_000 }).toBeGreaterThan(before);
+});
