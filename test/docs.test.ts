@@ -156,7 +156,7 @@ describe("configuration.md", () => {
     const common = new Set(["--config", "--data-dir", "--json", "--help"]);
     const rows = tableOf(document("docs/configuration.md"), "command").map(([command = "", does = ""]) => {
       const words = command.replaceAll("`", "").replace(/^tollgate /, "");
-      return [words.replace(/ [A-Z]+$/, ""), (does.match(/--[\w-]+/g) ?? []).sort().join(" ")];
+      return [words.replace(/( [A-Z]+)+$/, ""), (does.match(/--[\w-]+/g) ?? []).sort().join(" ")];
     });
     const real = commandsOf(program).map(({ name, command }) => {
       const flags = command.options.map((option) => option.long ?? "").filter((flag) => !common.has(flag));

@@ -9,6 +9,7 @@ import { addConfig } from "./config.ts";
 import { csvImports } from "./import-csv.ts";
 import { listDeadLetters, retryDeadLetters, verifyLedger } from "./ledger.ts";
 import { addModels } from "./models.ts";
+import { addImport } from "./move-in.ts";
 import { addRetention } from "./retention.ts";
 import { addServe } from "./serve.ts";
 import { creditsStatement } from "./statement.ts";
@@ -31,7 +32,7 @@ export function createProgram(terminal: Terminal, version: string): Command {
       outputError: (text, write) => write(usageLine(text)),
     });
   addServe(program, terminal, version);
-  for (const add of [addOperations, addModels, addOtherStoreCommands, addRetention, addStore, addConfig]) {
+  for (const add of [addOperations, addModels, addOtherStoreCommands, addImport, addRetention, addStore, addConfig]) {
     add(program, terminal);
   }
   return program;

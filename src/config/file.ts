@@ -1,4 +1,15 @@
-import { type Document, isMap, isNode, isScalar, isSeq, LineCounter, parseDocument, Scalar, visit } from "yaml";
+import {
+  type Document,
+  isMap,
+  isNode,
+  isScalar,
+  isSeq,
+  LineCounter,
+  parseDocument,
+  Scalar,
+  stringify,
+  visit,
+} from "yaml";
 import { OperatorError } from "../errors.ts";
 import type { SchemaNode } from "./schema.ts";
 import type { Variables } from "./variables.ts";
@@ -84,6 +95,11 @@ export function* yamlDocuments(name: string, text: string): Generator<YamlDocume
     if (values !== null) yield { values, place };
     linesBefore += part.split("\n").length - 1;
   }
+}
+
+/** Formats a document of a YAML file, without anchors and the last line feed. */
+export function yamlText(document: object): string {
+  return stringify(document, { aliasDuplicateObjects: false }).trimEnd();
 }
 
 function documentOf(name: string, text: string, lines: LineCounter, placeAt: (offset: number) => string): Document {
