@@ -157,7 +157,8 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
   const askWith = (key: string, body: object, more: Partial<Asked> = {}) =>
     ask({ at: service, token: organization.token, key, body, ...more });
 
-  describe.skipIf(isSkipped).each([false, true])("stream: %s", (stream) => {
+  // Each store, and each form of an answer: what a store keeps of one is the same in both forms.
+  describe.skipIf(isSkipped).each(store === "SQLite" ? [false, true] : [true])("stream: %s", (stream) => {
     const body = (model: string, fields: object = {}) => bodyOf(model, { stream, ...fields });
     const asking = (key: string, asked: object, more: Partial<Asked> = {}) => askWith(`${key} ${stream}`, asked, more);
 

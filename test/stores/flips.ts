@@ -6,7 +6,7 @@ import type { Violation } from "../../src/stores/queries/verify-report.ts";
 import { REQUEST } from "../../src/stores/schema.ts";
 import type { Store } from "../../src/stores/store.ts";
 import type { TableShape } from "../../src/stores/table.ts";
-import { countOf, seedOfRun } from "../support/counts.ts";
+import { COUNTS, countOf, seedOfRun } from "../support/counts.ts";
 import { HOUR_MS, type Subject } from "./fixture.ts";
 import { populate } from "./populated.ts";
 import { UNSEEN } from "./unseen.ts";
@@ -118,12 +118,16 @@ function isOf(row: Cells): boolean {
 
 const SEED = seedOfRun();
 
+/** On PostgreSQL a run that does not change all rows changes one column in so many. */
+const COLUMNS_OF_POSTGRES = 3;
+
 /**
  * Returns the rows in which a column is changed. SQLite plays all. On PostgreSQL a verification takes many times as long, and
- * the checks are the same: each run changes each column in other rows.
+ * the checks are the same: each run changes other columns in other rows.
  */
 function rowsToChange(kind: Store["kind"], rows: readonly Cells[], columnIndex: number): Cells[] {
   if (kind === "sqlite") return [...rows];
+  if (countOf("changes") === COUNTS.changes.tests && (SEED + columnIndex) % COLUMNS_OF_POSTGRES !== 0) return [];
   const from = (SEED + columnIndex) % rows.length;
   return [...rows.slice(from), ...rows.slice(0, from)].slice(0, countOf("changes"));
 }
@@ -160,7 +164,7 @@ export function flipCases(subject: Subject): void {
         `seed ${SEED}`,
       ).toEqual([]);
       // A column whose change is found in most rows is unseen in one that may have been left out.
-      if (subject.store.kind === "sqlite" || countOf("changes") >= found.length)
+      if (subject.store.kind === "sqlite" || countOf("changes") >= Math.max(2, found.length))
         expect([...unseen].sort()).toEqual(known.sort());
       expect(await violationsOf(subject)).toEqual([]);
     },
