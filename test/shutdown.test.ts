@@ -131,11 +131,14 @@ test("a connection that has not sent its request does not hold a stop up", async
 });
 
 /** The log line with a message; undefined before it is written. */
-function lineOf({ output }: RunningService, message: string): Record<string, unknown> | undefined {
-  const line = output()
-    .split("\n")
-    .find((one) => one.startsWith("{") && one.includes(`"msg":"${message}"`));
-  return line === undefined ? undefined : JSON.parse(line);
+function lineOf(of: RunningService, message: string): Record<string, unknown> | undefined {
+  return linesOf(of, message)[0];
+}
+
+function linesOf({ output }: RunningService, message: string): Record<string, unknown>[] {
+  const lines = output().split("\n");
+  const found = lines.filter((one) => one.startsWith("{") && one.includes(`"msg":"${message}"`));
+  return found.map((line) => JSON.parse(line));
 }
 
 /** Returns the data of each server-sent event that is a JSON document. */
@@ -144,17 +147,19 @@ function eventsIn(text: string): unknown[] {
   return lines.map((line) => JSON.parse(line.slice("data: ".length)));
 }
 
-/** Returns the credits of all organizations that are charged or held. */
-async function spentIn({ tollgate }: RunningService): Promise<number> {
-  const all = await tollgate<{ creditsTotal: number; creditsAvailable: number }[]>("org", "list");
-  return all.reduce((sum, { creditsTotal, creditsAvailable }) => sum + creditsTotal - creditsAvailable, 0);
+/** Returns the credits that are charged or held, of all organizations or of one. */
+async function spentIn({ tollgate }: RunningService, organizationId?: string): Promise<number> {
+  const all = await tollgate<{ id: string; creditsTotal: number; creditsAvailable: number }[]>("org", "list");
+  const chosen = all.filter(({ id }) => organizationId === undefined || id === organizationId);
+  return chosen.reduce((sum, { creditsTotal, creditsAvailable }) => sum + creditsTotal - creditsAvailable, 0);
 }
 
 const said = "silence after 5 tokens 60s";
 const stopping = "The service is stopping. Send the request again.";
 const messages = [{ role: "user", content: said }];
 const GEMINI = "/v1beta/models/sandbox%2Ffault:streamGenerateContent?alt=sse";
-test.each([
+/** Streams of each wire, and the event that each ends with. */
+const CUT_STREAMS: [path: string, body: object, last: object][] = [
   ["/v1/chat/completions", { messages }, { error: { code: "overloaded", message: stopping } }],
   ["/v1/completions", { prompt: said }, { error: { code: "overloaded", message: stopping } }],
   [
@@ -172,27 +177,32 @@ test.each([
     { messages, max_tokens: 100 },
     { type: "error", error: { type: "overloaded_error", message: stopping } },
   ],
-])(
-  "a stream of %s past server.drainSeconds ends with an error event, and is charged for what was sent",
-  async (path, body, last) => {
-    const { service, token, exited } = await startWith({ drainSeconds: 0.5 });
-    const common = path === GEMINI ? {} : { model: "sandbox/fault", stream: true };
-    const stream = await send(service, path, token, { ...common, ...body });
-    service.child.kill("SIGTERM");
-    const events = eventsIn(await stream.text());
-    expect(events.at(-1)).toMatchObject(last);
-    expect(await exited).toBe(0);
-    expect(lineOf(service, "request")).toMatchObject({
-      route: path === GEMINI ? "/v1beta/models/*" : path,
-      status: 200,
-      code: "overloaded",
-    });
-    const failed = { code: "overloaded", end: "service_failed", attempts: [{ outcome: "answered" }] };
-    expect(lineOf(service, "a request failed")).toMatchObject(failed);
-    expect(await spentIn(service)).toBeGreaterThan(0);
-    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true, holds: 1, events: 1 });
-  },
-);
+];
+
+test("a stream of each wire past server.drainSeconds ends with an error event, and is charged for what was sent", async () => {
+  const { service, exited } = await startWith({ drainSeconds: 0.5 });
+  const begun = await Promise.all(
+    CUT_STREAMS.map(async ([path, body, last]) => {
+      const { id, token } = await makeOrganization(service, "50");
+      const common = path === GEMINI ? {} : { model: "sandbox/fault", stream: true };
+      return { path, last, id, stream: await send(service, path, token, { ...common, ...body }) };
+    }),
+  );
+  service.child.kill("SIGTERM");
+  const ended = await Promise.all(begun.map(async (one) => ({ ...one, events: eventsIn(await one.stream.text()) })));
+  expect(await exited).toBe(0);
+  const requests = linesOf(service, "request");
+  for (const { path, last, id, events } of ended) {
+    expect(events.at(-1), path).toMatchObject(last);
+    const route = path === GEMINI ? "/v1beta/models/*" : path;
+    expect(requests).toContainEqual(expect.objectContaining({ route, status: 200, code: "overloaded" }));
+    expect(await spentIn(service, id), path).toBeGreaterThan(0);
+  }
+  const failed = { code: "overloaded", end: "service_failed", attempts: [{ outcome: "answered" }] };
+  expect(linesOf(service, "a request failed")).toMatchObject(CUT_STREAMS.map(() => failed));
+  const count = CUT_STREAMS.length;
+  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true, holds: count, events: count });
+});
 
 test("a completion that is not streamed gets 503 past server.drainSeconds, and is not charged", async () => {
   const { service, token, exited } = await startWith({ drainSeconds: 0.5 });
