@@ -40,10 +40,13 @@ const exitCode = await runCommandLine(
 // Waits until a slow reader has taken all output.
 process.stdout.write("", () => process.exit(exitCode));
 
+/** Asks on the terminal. Ctrl+C and the end of the input decline. */
 async function confirm(question: string): Promise<boolean> {
-  const { createInterface } = await import("node:readline/promises");
+  const [{ once }, { createInterface }] = await Promise.all([import("node:events"), import("node:readline/promises")]);
   using lines = createInterface({ input: process.stdin, output: process.stderr });
-  return /^y(es)?$/i.test((await lines.question(question)).trim());
+  const closed = once(lines, "close").then(() => "");
+  const answer = await Promise.race([lines.question(question), closed]).catch(() => "");
+  return /^y(es)?$/i.test(answer.trim());
 }
 
 /**

@@ -332,10 +332,13 @@ describe("the organizations, keys, balances and prices of another gateway become
           ...{ external_id: "litellm:t-2", name: "Support", status: "paused", limits: {}, tokens: [], budgets: [] },
           allowances: [{ reference: "moved from litellm:t-2", amount: 50 }],
         },
-        { external_id: "litellm:bob", name: "litellm:bob", tokens: [], budgets: [] },
+        { external_id: "litellm:bob%20b%C3%B6ll", name: "litellm:bob böll", tokens: [], budgets: [] },
       ],
       { "gpt-5-mini": { input: 0.25, output: 2, cachedInput: 0.025 } },
-      [/^litellm:t-2 gets no token "old": it has expired$/, /^litellm:bob gets no token "spent": its budget is 5/],
+      [
+        /^litellm:t-2 gets no token "old": it has expired$/,
+        /^litellm:bob%20b%C3%B6ll gets no token "spent": its budget is 5/,
+      ],
     ],
     [
       "new-api",

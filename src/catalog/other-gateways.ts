@@ -43,9 +43,10 @@ class MovingIn {
     this.#creditsPerDollar = creditsPerDollar;
   }
 
-  /** Returns an organization, to which terms are added. */
-  organization(external_id: string, terms: JsonObject = {}): Moved {
-    const present = this.organizations.get(external_id) ?? { external_id, name: external_id, tokens: [], budgets: [] };
+  /** Returns an organization, to which terms are added. External ids have no spaces and only ASCII. */
+  organization(id: string, terms: JsonObject = {}): Moved {
+    const external_id = encodeURI(id);
+    const present = this.organizations.get(external_id) ?? { external_id, name: id, tokens: [], budgets: [] };
     this.organizations.set(external_id, Object.assign(present, terms));
     return present;
   }

@@ -6,27 +6,14 @@ import { listsOf } from "../stores/database.ts";
 import { AT_ONCE, EXIT_CHANGES, fileText } from "./apply.ts";
 import type { Workspace } from "./workspace.ts";
 
-/** The field of a declaration that a column sets. */
-type Columns = Readonly<Record<string, keyof OrganizationDeclaration | `grants.${string}`>>;
+/** The field of a grant that a column sets; null: a term of the organization. */
+type Columns = Readonly<Record<string, string | null>>;
 
-const KEYS = { id: "id", external_id: "external_id" } as const;
-const TERMS = ["name", "status", "contacts", "price_list", "models", "note"] as const;
-const ORGANIZATIONS: Columns = {
-  ...KEYS,
-  ...(Object.fromEntries(TERMS.map((name) => [name, name])) as Columns),
-  grant: "grants.amount",
-  reference: "grants.reference",
-  expires_at: "grants.expires_at",
-};
-const GRANTS: Columns = {
-  ...KEYS,
-  amount: "grants.amount",
-  reference: "grants.reference",
-  effective_at: "grants.effective_at",
-  expires_at: "grants.expires_at",
-  priority: "grants.priority",
-};
-const LISTS: readonly string[] = ["models", "contacts"];
+const KEYS = { id: null, external_id: null };
+const TERMS = { name: null, status: null, contacts: null, price_list: null, models: null, note: null };
+const GRANT = { reference: "reference", expires_at: "expires_at" };
+const ORGANIZATIONS: Columns = { ...KEYS, ...TERMS, grant: "amount", ...GRANT };
+const GRANTS: Columns = { ...KEYS, amount: "amount", ...GRANT, effective_at: "effective_at", priority: "priority" };
 
 const FLAGS = {
   file: argument("<file>", text),
@@ -77,17 +64,17 @@ async function importLines(
     .split(/\r?\n/)
     .map((row, index) => ({ row, line: index + 1 }))
     .filter(({ row }) => row.trim() !== "");
-  const fields = fieldsOf(file, rows.shift()?.row ?? "", columns);
+  const names = columnsIn(file, rows.shift()?.row ?? "", columns);
   const firstLines = new Map<string, number>();
   const resultOf = async (row: string, line: number): Promise<LineResult> => {
     const refused = (organization: string | null, reason: string) =>
       ({ line, organization, result: "refused", reason }) as const;
     const cells = csvCells(row);
     if (cells === undefined) return refused(null, "its quotes do not match; a cell cannot contain a line break");
-    if (cells.length !== fields.length) {
-      return refused(null, `it has ${cells.length} fields, but must have ${fields.length}`);
+    if (cells.length !== names.length) {
+      return refused(null, `it has ${cells.length} fields, but must have ${names.length}`);
     }
-    const declared = declarationOf(fields, cells) as OrganizationDeclaration;
+    const declared = declarationOf(names, cells, columns);
     const key = declared.id ?? declared.external_id ?? null;
     const first = firstLines.get(key ?? "");
     if (columns === ORGANIZATIONS && first !== undefined)
@@ -126,31 +113,29 @@ async function importLines(
   return undefined;
 }
 
-/** Returns the field of each column. Throws OperatorError for a header that the command does not know. */
-function fieldsOf(file: string, header: string, columns: Columns): string[] {
+/** Returns the columns. Throws OperatorError for a header that the command does not know. */
+function columnsIn(file: string, header: string, columns: Columns): string[] {
   const names = (csvCells(header) ?? [header]).map((name) => name.trim());
   const wrong = names.find((name, index) => !Object.hasOwn(columns, name) || names.indexOf(name) !== index);
   const allowed = `one of: ${Object.keys(columns).join(", ")}, each once`;
   if (wrong !== undefined) throw new OperatorError(`${file}:1: column ${JSON.stringify(wrong)} must be ${allowed}.`);
-  if (names.some((name) => name in KEYS)) return names.map((name) => String(columns[name]));
+  if (names.some((name) => name in KEYS)) return names;
   throw new OperatorError(`${file}:1: there must be a column external_id or id.`);
 }
 
 /** Returns the declaration of a row; an empty cell leaves a term as it is. */
-function declarationOf(fields: readonly string[], cells: readonly string[]): object {
-  const stated = fields
-    .map((field, index) => [field, cells[index]?.trim() ?? ""] as const)
-    .filter(([, cell]) => cell !== "");
-  const typed = (field: string, cell: string) => {
-    if (LISTS.includes(field)) return cell.split(/[\s,;]+/);
-    return /^grants\.(amount|priority)$/.test(field) && /^\d{1,12}(\.\d+)?$/.test(cell) ? Number(cell) : cell;
-  };
-  const values = stated.map(([field, cell]) => [field, typed(field, cell)] as const);
-  const grant = values.filter(([field]) => field.startsWith("grants."));
-  return {
-    ...Object.fromEntries(values.filter(([field]) => !field.startsWith("grants."))),
-    ...(grant.length > 0 && { grants: [Object.fromEntries(grant.map(([field, value]) => [field.slice(7), value]))] }),
-  };
+function declarationOf(names: readonly string[], cells: readonly string[], columns: Columns): OrganizationDeclaration {
+  const terms: Record<string, unknown> = {};
+  const grant: Record<string, unknown> = {};
+  for (const [index, name] of names.entries()) {
+    const cell = cells[index]?.trim() ?? "";
+    if (cell === "") continue;
+    const field = columns[name] ?? null;
+    const isNumber = (field === "amount" || field === "priority") && /^\d{1,12}(\.\d+)?$/.test(cell);
+    if (field !== null) grant[field] = isNumber ? Number(cell) : cell;
+    else terms[name] = name === "models" || name === "contacts" ? cell.split(/[\s,;]+/) : cell;
+  }
+  return { ...terms, ...(Object.keys(grant).length > 0 && { grants: [grant] }) } as OrganizationDeclaration;
 }
 
 function lineText({ line, organization, result, reason }: LineResult): string {

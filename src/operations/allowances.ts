@@ -1,4 +1,4 @@
-import { idCursor, pageOf } from "../admin/directory.ts";
+import { idCursor, type PageRequest, pageOf } from "../admin/directory.ts";
 import { makeId } from "../admin/token.ts";
 import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
@@ -6,7 +6,7 @@ import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
 import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
 import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
 import { argument, credits, facts, futureDate, jsonOf, line, optional, required, text, toggle } from "./command.ts";
-import { type CreditCore, found, rowRecord } from "./core.ts";
+import { type Core, type CreditCore, found, rowRecord } from "./core.ts";
 import { referenceMismatch, requireCredits } from "./credits.ts";
 import { amountOf, futureTimeOf, sharedOperation } from "./operation.ts";
 
@@ -16,10 +16,7 @@ export const listAllowances = sharedOperation({
   summary: "List an organization's allowances, including those that have ended",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Allowance) },
-  async handle({ allowances }, { params: { id: organizationId }, page: { cursor, limit } }) {
-    const rows = await allowances.list({ organizationId, after: idCursor(cursor, "allowance"), limit: limit + 1 });
-    return pageOf(rows, limit, allowanceAnswer, ({ id }) => id);
-  },
+  handle: (core, { params: { id }, page }) => allowancesOf(core, id, page),
   commands: (make) => [
     make.list({
       usage: "credits allowance list",
@@ -38,6 +35,14 @@ export const listAllowances = sharedOperation({
     }),
   ],
 });
+
+/** Returns a page of the allowances of an organization, or of all (null). */
+export async function allowancesOf({ allowances }: Pick<Core, "allowances">, id: string | null, page: PageRequest) {
+  const { cursor, limit } = page;
+  const after = idCursor(cursor, "allowance");
+  const rows = await allowances.list({ organizationId: id, after, limit: limit + 1 });
+  return pageOf(rows, limit, allowanceAnswer, (row) => row.id);
+}
 
 function allowanceAnswer(row: AllowanceRow): Allowance {
   const { id, lapses, reference } = row;

@@ -1,9 +1,8 @@
-import { pageOf } from "../admin/directory.ts";
 import { CLOSING_RESTS } from "../api/principal.ts";
 import { ApiError } from "../errors.ts";
-import { closeAllowance } from "../ledger/allowances.ts";
+import { allowancesOf, stopAllowance } from "./allowances.ts";
 import { argument, facts, required, text, wordOf } from "./command.ts";
-import { allPages, type Core, found, rowRecord, unknownOrganization } from "./core.ts";
+import { allPages, type Core, found, unknownOrganization } from "./core.ts";
 import { requireCredits, revokeCredits } from "./credits.ts";
 import { sharedOperation } from "./operation.ts";
 import { updateOrganization } from "./organizations.ts";
@@ -62,18 +61,8 @@ async function expectNothingHeld({ directory }: Core, id: string) {
 
 /** Ends the allowances and the tokens with a secret. Callers of an identity provider are refused by the state. */
 async function endAllOf(core: Core, organizationId: string): Promise<void> {
-  const allowances = await allPages(async ({ cursor, limit }) => {
-    const rows = await core.allowances.list({ organizationId, after: cursor, limit: limit + 1 });
-    return pageOf(
-      rows,
-      limit,
-      (row) => row,
-      ({ id }) => id,
-    );
-  });
-  for (const row of allowances) {
-    if (row.endedAtMs === null) await closeAllowance(core, row, core.clock(), rowRecord(core, "allowance.end", row));
-  }
+  const allowances = await allPages((page) => allowancesOf(core, organizationId, page));
+  for (const { id, ended_at } of allowances) if (ended_at === null) await stopAllowance(core, organizationId, id);
   const filter = { organizationId, createdBy: null, search: null, status: "active" } as const;
   for (const { id, kind } of await allPages((page) => core.directory.tokens({ ...filter, ...page }))) {
     if (kind === "secret") await endToken(core, id);

@@ -1,12 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
-import type { Page, PageRequest } from "../admin/directory.ts";
-import type { Allowance } from "../api/admin/credits.ts";
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
 import type { Token, TokenWithSecret } from "../api/admin/token.ts";
 import { isoTime } from "../api/time.ts";
 import { auditedBudget } from "../credits/budgets.ts";
 import { ApiError } from "../errors.ts";
-import { createAllowance, endAllowance, listAllowances } from "./allowances.ts";
+import { allowancesOf, createAllowance, endAllowance } from "./allowances.ts";
 import { changeBudget, createBudget, deleteBudget } from "./budgets.ts";
 import {
   allPages,
@@ -267,9 +265,8 @@ async function allowanceKind(
   plan: OrganizationPlan,
   isUsed: boolean,
 ): Promise<Kind<Declared<"allowances">>> {
-  const params = { id: plan.id };
-  const list = (page: PageRequest) => call(listAllowances, core, { params, page }) as Promise<Page<Allowance>>;
-  const present = isUsed && plan.id !== null ? await allPages(list) : [];
+  const { id } = plan;
+  const present = isUsed && id !== null ? await allPages((page) => allowancesOf(core, id, page)) : [];
   return {
     ...{ core, kind: "allowance", changeable: [] },
     find: ({ reference }) =>
@@ -299,7 +296,7 @@ function grantKind(core: Core, plan: OrganizationPlan): Kind<Declared<"grants">>
 }
 
 /** Calls an operation that commands call too, which uses no other service than they have. */
-function call(operation: Operation, core: Core, input: Partial<Record<"params" | "body" | "page", unknown>>) {
+function call(operation: Operation, core: Core, input: Partial<Record<"params" | "body", unknown>>) {
   return operation.handle(core as OperationServices, { who: null, params: {}, query: {}, ...input } as OperationCall);
 }
 
