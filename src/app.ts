@@ -14,6 +14,7 @@ import {
   openStoreOf,
   type StartOptions,
 } from "./app/parts.ts";
+import { createPayments } from "./app/payments.ts";
 import { Reloads } from "./app/reload.ts";
 import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
@@ -72,8 +73,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const conversationLog = own(new ConversationLog({ ...options, rows: store.conversations, live }));
   const ledger = own(await createLedger(config, options, store, telemetry.ledger));
   const newId = newIdOf(options);
-  const { accounts, allowances } = store;
-  const core = { ...options, accounts, allowances, book: ledger.book, actor: SERVICE_ACTOR, newId };
+  const core = { ...options, ...store, book: ledger.book, actor: SERVICE_ACTOR, newId };
   const lastUses = own(createLastUses({ rows: store.accounts, log: options.log }));
   const circuits = new Circuits();
   const routes = { dataDir: config.dataDir, name: newId(), health: (nowMs: number) => circuits.health(nowMs) };
@@ -87,10 +87,11 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, issuerKeys, resumptions };
   const dispatcher = own(await createWarnings(config, options, { store, live }));
   const watch = own(createWatch(config, options, { store, live, circuits, ledger }));
+  const money = await createPayments(config, { ...core, rows: store.payments }, own);
   const tokenCounter = own(new TokenCounter(options));
   const limits = own(await createLimits(config, options));
   const overload = own(createOverload(config, options));
-  const services = { store, ledger, tokenCounter, live, circuits, limits, overload, telemetry, ...recorders };
+  const services = { store, ledger, tokenCounter, live, circuits, limits, overload, telemetry, ...money, ...recorders };
   const server = await createHttp(config, options, services);
   parts.defer(() => server.close(shutdown));
   const reloads = own(new Reloads({ ...options, live, server, circuits }));

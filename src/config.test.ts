@@ -133,7 +133,7 @@ const TRUST_PROXY =
 const providers = "providers:\n  - id: a\n    kind: k\n";
 const model = "models:\n  - id: a\n    routes: [{ provider: p, model: m }]\n";
 const groups =
-  "server, dataDir, database, redis, credits, limits, playground, identity, completions, conversations, responses, retention, warnings, statements, ledger, log, metrics, telemetry, sandbox, providers, models, aliases, priceLists";
+  "server, dataDir, database, redis, credits, limits, playground, identity, completions, conversations, responses, retention, warnings, statements, payments, ledger, log, metrics, telemetry, sandbox, providers, models, aliases, priceLists";
 
 test("without a configuration, a hold ends within the time that the stores allow by default", () => {
   // The constant of stores/queries/books.ts, which a command uses that reads no schema of the configuration.

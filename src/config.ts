@@ -1,6 +1,7 @@
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
 import { identityContradiction } from "./config/identity.ts";
 import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
+import { paymentContradiction } from "./config/payments-schema.ts";
 import { addDefaults, configNode, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
 import { pairsOfText } from "./config/telemetry-schema.ts";
@@ -177,7 +178,7 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
       seen.add(id);
     }
   }
-  const contradiction = identityContradiction(settings.identity.issuers);
+  const contradiction = identityContradiction(settings.identity.issuers) ?? paymentContradiction(settings.payments);
   if (contradiction !== undefined) refuse(contradiction.path, contradiction.text);
   if (parsePrice("1", settings.credits) === undefined) {
     refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");

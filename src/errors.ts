@@ -80,6 +80,7 @@ export const errorCatalog = {
   upstream_unavailable: server(503, "The model's provider cannot be reached."),
   overloaded: server(503, "The model's provider is overloaded."),
   issuer_unavailable: server(503, "The identity provider cannot be reached. Try again later."),
+  payment_provider_unavailable: server(503, "Stripe cannot be reached or refused the request. Try again later."),
   store_unavailable: server(503, "The service cannot reach its database. Try again later."),
   upstream_timeout: server(504, "The model's provider did not respond in time."),
 } as const satisfies Record<string, ErrorRow>;

@@ -60,6 +60,8 @@ const WARNED = {
     amount: 20,
     note: "For the demo",
     requested_by: "Ada",
+    payment_id: "pi_1",
+    credits: 12,
     last_result: "HTTP 503",
   },
   ...{ prices: { input: 1, output: 2 }, new_prices: { input: 1.5, output: 2 } },

@@ -21,12 +21,14 @@ import type { TokenCounter } from "../gateway/token-counter.ts";
 import type { AdminServices } from "../http/admin/index.ts";
 import { Authenticator } from "../http/authentication.ts";
 import type { Overload } from "../http/overload.ts";
+import type { PaymentReceiver } from "../http/payment-webhook.ts";
 import { createServer, type Server, type ServerSettings } from "../http/server.ts";
 import { requestId } from "../internals/ids.ts";
 import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { responseItemsOver } from "../ledger/response-items.ts";
+import type { PaymentDesk } from "../operations/core.ts";
 import { callerBudgets } from "../reports/budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
@@ -56,6 +58,9 @@ export interface Services {
   issuerKeys: IssuerKeys;
   overload: Overload;
   telemetry: Telemetry;
+  /** Undefined: no payments are configured. */
+  desk: PaymentDesk | undefined;
+  payments: PaymentReceiver | undefined;
 }
 
 /** Returns the settings of the server that a reload replaces. */
@@ -119,6 +124,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     identities,
     admin: { ...adminServices(options, services), facts },
     completions,
+    paymentReceiver: services.payments,
     usageReport: async (caller) => {
       const balance = await ledger.balance(caller.organizationId);
       if (balance === undefined) throw new Error(`There is no balance of ${caller.organizationId}`);
@@ -139,10 +145,10 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
 
 function adminServices(
   options: StartOptions,
-  { live, store, ledger, usageDays, lastUses, signInFailures, resumptions }: Services,
+  { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, desk }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, events, monthlyStatements } = store;
+  const { accounts, allowances, budgets, admin, events, payments, monthlyStatements } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -155,8 +161,7 @@ function adminServices(
     ...core,
     openIdSignIn,
     admin,
-    allowances,
-    budgets,
+    ...{ allowances, budgets, payments, paymentDesk: async () => desk },
     identityRows: store.identities,
     modelIds: () => live.catalog.list().map(({ id }) => id),
     priceLists: async () => [...live.catalog.byPriceList.keys()],

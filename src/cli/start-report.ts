@@ -66,6 +66,7 @@ const FEATURE_PACKAGES = {
   ),
   "limits shared in Redis": ["@redis/client"],
   "warnings by mail": ["nodemailer"],
+  "payments by Stripe": ["stripe"],
 };
 
 /**

@@ -1,12 +1,13 @@
 import { isIP } from "node:net";
 import { parseTime } from "../api/time.ts";
 import { parseDecimal } from "../credits/amount.ts";
+import { isSupportedCurrency } from "../credits/money.ts";
 
 export const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 
 /** First segments of the service's own paths. A base path must not begin with one of them. */
 export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
-  ...["v1", "v1beta", "admin", "docs", "openapi.json", "healthz", "health", "readyz", "metrics", "key"],
+  ...["v1", "v1beta", "webhooks", "admin", "docs", "openapi.json", "healthz", "health", "readyz", "metrics", "key"],
   ...["organizations", "credits", "tokens", "requests", "models", "playground", "audit", "warnings"],
   ...["assets", "index.html", "favicon.svg", "theme.js"],
 ]);
@@ -42,6 +43,11 @@ export const FORMATS: Record<string, { words: string; test: (text: string) => bo
   date: {
     words: "a date as YYYY-MM-DD",
     test: (text) => text.length === "YYYY-MM-DD".length && parseTime(text) !== undefined,
+  },
+  currency: {
+    words:
+      "a currency code such as eur; currencies with three decimals (BHD, IQD, JOD, KWD, LYD, OMR, TND), ISK and UGX are not supported",
+    test: isSupportedCurrency,
   },
   decimal: { words: DECIMAL_WORDS, test: (text) => parseDecimal(text, 0) !== undefined },
   "decimal-above-0": { words: DECIMAL_WORDS, test: (text) => (parseDecimal(text, 30) ?? 0n) > 0n },

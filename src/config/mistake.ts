@@ -57,6 +57,8 @@ export const SECRETS: ReadonlySet<string | number> = new Set([
   "headers",
   "token",
   "smtp",
+  "secretKey",
+  "webhookSecret",
 ]);
 
 /** Returns a value as an error shows it: short, on one line, and without anything that may be secret. */

@@ -10,6 +10,7 @@ import {
   StatementsSchema,
   WarningsSchema,
 } from "./ledger-schema.ts";
+import { PaymentsSchema } from "./payments-schema.ts";
 import { Metrics, TelemetrySchema } from "./telemetry-schema.ts";
 import {
   Aliases,
@@ -206,6 +207,7 @@ export const ConfigSchema = Group({
   retention: RetentionSchema,
   warnings: WarningsSchema,
   statements: StatementsSchema,
+  payments: PaymentsSchema,
   ledger: LedgerSchema,
   log: Group(
     {

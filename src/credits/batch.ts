@@ -8,6 +8,7 @@ import type {
   HoldRow,
   IdempotencyKeyRow,
   NewValuesRow,
+  PaymentRow,
   RequestRow,
 } from "./books.ts";
 import { counterIdOf } from "./budget-uses.ts";
@@ -37,6 +38,8 @@ export interface BookRows {
   brokenAttempts: BrokenAttemptRow[];
   /** Adjustments whose id, or kind and reference, the batch names, and all adjustments of the requests above. */
   adjustments: AdjustmentRow[];
+  /** Those that the batch names, and of their organizations those with debts. */
+  payments: PaymentRow[];
 }
 
 /** The rows to write: each whole, in its new state, and at most once. */
@@ -62,6 +65,8 @@ export class BookWrites {
   /** Attempts that a retry repeats. */
   removedBrokenAttempts: Partial<BrokenAttemptRow>[] = [];
   newAdjustments: AdjustmentRow[] = [];
+  newPayments: PaymentRow[] = [];
+  changedPayments: PaymentRow[] = [];
   /** Records of the bookings that this batch made first. */
   newAuditEntries: AuditOfRows[] = [];
   /** Warnings; those whose key is known are not written again. */
@@ -92,6 +97,7 @@ export class Account {
   /** By the ids of the requests. */
   readonly brokenAttempts = new Rows<BrokenAttemptRow>();
   readonly adjustments = new Rows<AdjustmentRow>();
+  readonly payments = new Rows<PaymentRow>();
   readonly newAuditEntries: AuditOfRows[] = [];
   readonly newEvents: EventRow[] = [];
 
@@ -159,6 +165,7 @@ export function openAccounts(rows: BookRows): Map<string, Account> {
   for (const row of rows.keys) of(row)?.keys.load(keyIdOf(row), row);
   for (const row of rows.brokenAttempts) of(row)?.brokenAttempts.load(row.holdId, row);
   for (const row of rows.adjustments) of(row)?.adjustments.load(row.id, row);
+  for (const row of rows.payments) of(row)?.payments.load(row.id, row, { ...row });
   return accounts;
 }
 
@@ -177,6 +184,7 @@ export function writesOf(accounts: Iterable<Account>): BookWrites {
     const { brokenAttempts: broken, removedBrokenAttempts: repeated } = writes;
     account.brokenAttempts.addChanges(broken, broken, repeated);
     account.adjustments.addChanges(writes.newAdjustments);
+    account.payments.addChanges(writes.newPayments, writes.changedPayments);
     writes.newAuditEntries.push(...account.newAuditEntries);
     writes.newEvents.push(...account.newEvents);
   }

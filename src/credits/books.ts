@@ -1,3 +1,4 @@
+import type { PAYMENT } from "../stores/admin-schema.ts";
 import type {
   ADJUSTMENT,
   BALANCE,
@@ -12,7 +13,7 @@ import type {
 } from "../stores/schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import type { MicroCredits } from "./amount.ts";
-import type { Audited } from "./audit.ts";
+import type { Audited, BookingAudit } from "./audit.ts";
 import type { CallerKey, EventBasis, EventEnd, HoldFacts, RequestEnd, Trace } from "./facts.ts";
 import type { TokenCounts } from "./price.ts";
 
@@ -35,6 +36,9 @@ export type BrokenAttemptRow = RowOf<typeof BROKEN_ATTEMPT>;
 export type IdempotencyKeyRow = RowOf<typeof KEY>;
 /** Change of a balance other than a grant, a hold or a charge. Inserted once and never changed. */
 export type AdjustmentRow = RowOf<typeof ADJUSTMENT>;
+
+/** A payment, and what became of the credits that it bought. */
+export type PaymentRow = RowOf<typeof PAYMENT>;
 
 export type EndedState = "charged" | "released" | "recovered";
 export type HoldState = "open" | EndedState;
@@ -145,6 +149,20 @@ export interface CreditTransition
   holdId: string | null;
   priority: number;
 }
+/**
+ * Books a payment as Stripe states it now: the credits of a new one, and those of the money that was paid back or is paid back no
+ * longer. `revision` is that of the row which was read before Stripe was asked, 0 for none.
+ */
+export interface PaymentTransition
+  extends Pick<
+    PaymentRow,
+    "organizationId" | "id" | "sessionId" | "currency" | "amount" | "refunded" | "disputed" | "credits" | "revision"
+  > {
+  kind: "payment";
+  /** True if the organization is closed: nothing is granted any more. */
+  isClosed: boolean;
+  audit: BookingAudit;
+}
 /** Activates and expires the grants that are due, and returns the balance. */
 export interface RefreshTransition {
   kind: "refresh";
@@ -159,4 +177,5 @@ export type Transition =
   | GrantTransition
   | RevokeTransition
   | CreditTransition
+  | PaymentTransition
   | RefreshTransition;

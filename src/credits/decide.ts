@@ -6,6 +6,7 @@ import { applyDue } from "./funds.ts";
 import { expireHold, makeHold, releaseHold, renewHold, settleHold } from "./holds.ts";
 import { organizationIdOf } from "./names.ts";
 import type { Outcome } from "./outcomes.ts";
+import { bookPayment } from "./payments.ts";
 import { beganBefore } from "./request-id.ts";
 import { creditsLeft, warnOfCredits } from "./warnings.ts";
 
@@ -54,6 +55,8 @@ function decideKnown(account: Account, transition: Transition): Outcome {
       return revoke(account, transition);
     case "credit":
       return credit(account, transition);
+    case "payment":
+      return bookPayment(account, transition);
     case "refresh":
       return { outcome: "refreshed", balance: { ...account.balance } };
   }

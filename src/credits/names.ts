@@ -1,4 +1,4 @@
-import type { AdjustmentRow, HoldRow, RequestRow, Transition } from "./books.ts";
+import type { AdjustmentRow, HoldRow, PaymentRow, RequestRow, Transition } from "./books.ts";
 import type { Counter } from "./budget-uses.ts";
 import type { CallerKey, Intent } from "./facts.ts";
 
@@ -28,6 +28,7 @@ class Names {
   readonly referredGrants: RowName[] = [];
   readonly adjustments: RowName[] = [];
   readonly referredAdjustments: (RowName & { kind: AdjustmentRow["kind"] })[] = [];
+  readonly payments: RowName[] = [];
 }
 
 /** Returns the organization whose balance a transition locks. */
@@ -61,6 +62,10 @@ export function namesOf(transitions: readonly Transition[]): Names {
       add(names.grants, organizationId, transition.grantId);
       add(names.referredGrants, organizationId, transition.reference);
     }
+    if (transition.kind === "payment") {
+      add(names.payments, organizationId, transition.id);
+      add(names.referredGrants, organizationId, transition.id);
+    }
     if (transition.kind === "revoke" || transition.kind === "credit") {
       const { kind, adjustmentId, reference } = transition;
       add(names.adjustments, organizationId, adjustmentId);
@@ -82,6 +87,18 @@ export function callersOf(transitions: readonly Transition[]): RowName[] {
 /** Returns the grants that holds or requests draw on. */
 export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
   return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));
+}
+
+/** Returns the grants that were made for payments. */
+export function grantsOfPayments(payments: readonly PaymentRow[]): RowName[] {
+  return payments.flatMap(({ organizationId, id, grants }) =>
+    Array.from({ length: grants }, (_, index) => ({ organizationId, id: paymentGrantId(id, index + 1) })),
+  );
+}
+
+/** Returns the id of a grant for a payment: the first, or a later one. */
+export function paymentGrantId(paymentId: string, number: number): string {
+  return `grant_${paymentId}_${number}`;
 }
 
 /** Returns the keys of holds and requests that have one. */

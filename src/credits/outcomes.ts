@@ -1,5 +1,5 @@
 import type { MicroCredits } from "./amount.ts";
-import type { AdjustmentRow, BalanceRow, EndedState, GrantRow, HoldState } from "./books.ts";
+import type { AdjustmentRow, BalanceRow, EndedState, GrantRow, HoldState, PaymentRow } from "./books.ts";
 import type { BudgetState } from "./budgets.ts";
 import type { RecordedUses } from "./facts.ts";
 
@@ -74,6 +74,12 @@ interface Decided {
     | AdjustmentMismatch
     | Closed
     | Missing;
+  payment:
+    | { outcome: "booked"; payment: PaymentRow; changed: boolean }
+    /** The row has changed since it was read. */
+    | { outcome: "outdated" }
+    /** The organization has a grant under this reference that was not made for the payment. */
+    | { outcome: "granted_before"; grantId: string };
   refresh: { outcome: "refreshed"; balance: BalanceRow };
 }
 

@@ -50,6 +50,8 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
   };
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
+    // Its signature is over the bytes.
+    if (request.routeOptions.config.rawLimitBytes !== undefined) return (await read(request, NO_SCANNER)).body;
     if (takesForm(request)) throw wrongMediaType(request);
     const { body, inTurn } = await read(request, new JsonScanner(JSON_BOUNDS));
     // Clients that state the type in all their requests send it without a body too.
@@ -58,7 +60,7 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
   });
   server.addContentTypeParser(FORM_TYPE, async (request: FastifyRequest) => {
     if (!takesForm(request)) throw wrongMediaType(request);
-    const { body, inTurn } = await read(request, { scan: () => undefined });
+    const { body, inTurn } = await read(request, NO_SCANNER);
     // The parts are copies.
     reserveBytes(request, body.length);
     return inTurn(() => readForm(body, request.headers["content-type"] ?? ""));
@@ -66,6 +68,7 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
 }
 
 type BodyScanner = Pick<JsonScanner, "scan">;
+const NO_SCANNER: BodyScanner = { scan: () => undefined };
 
 const takesForm = ({ routeOptions: { config } }: FastifyRequest) => config.isForm === true;
 
@@ -78,7 +81,8 @@ export function wrongMediaType(request: FastifyRequest): ApiError {
 /** Returns the owner that a body is counted for, and its size limit. Authentication has already run. */
 function senderOf(request: FastifyRequest, { bodyLimitBytes }: BodyLimits): { owner: string; limitBytes: number } {
   const { caller } = request;
-  if (caller === null) return { owner: ANONYMOUS, limitBytes: ANONYMOUS_LIMIT_BYTES };
+  const { rawLimitBytes = ANONYMOUS_LIMIT_BYTES } = request.routeOptions.config;
+  if (caller === null) return { owner: ANONYMOUS, limitBytes: rawLimitBytes };
   const { principal, administrator } = caller;
   if (principal !== undefined) return { owner: principal.organizationId, limitBytes: bodyLimitBytes };
   return { owner: shareOwnerOf(administrator), limitBytes: ADMINISTRATOR_LIMIT_BYTES };

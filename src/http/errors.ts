@@ -32,6 +32,8 @@ export function errorHandler(log: Log) {
       const fields = { requestId: request.id, ...callerNamesOf(request.caller), model: request.modelName };
       log.error({ ...fields, defect: shown.cause }, "a request failed with an internal error");
     }
+    const reason = shown.code === "payment_provider_unavailable" && shown.loggedMessage;
+    if (reason) log.warn({ requestId: request.id, reason }, "Stripe did not answer as documented");
     if (reply.raw.headersSent) return resetConnection(reply, shown);
     const counted = request.caller?.limited?.counted();
     if (counted === undefined) return sendError(reply, shown);
@@ -72,6 +74,8 @@ function discardBody({ raw: request }: FastifyRequest, reply: FastifyReply): voi
 declare module "fastify" {
   interface FastifyContextConfig {
     isForm?: boolean | undefined;
+    /** Set where the body is taken as bytes: its size limit. */
+    rawLimitBytes?: number;
     errors?: ErrorFormat | undefined;
   }
 }

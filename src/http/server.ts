@@ -28,6 +28,7 @@ import { errorHandler, namesMessagesVersion, sendError } from "./errors.ts";
 import { type HealthSources, type MetricsEndpoint, serveHealth, serveMetrics, UNRECORDED_PATHS } from "./health.ts";
 import { documentationOf, documentBase, documentHandler } from "./openapi.ts";
 import { type Overload, RunningWork } from "./overload.ts";
+import { type PaymentReceiver, servePaymentWebhook } from "./payment-webhook.ts";
 import type { EndpointServices } from "./routes/endpoint.ts";
 import { endpoints, isGeminiPath, isPublicPath, requestPath, respondNoRoute } from "./routing.ts";
 import { RunningRequests, type ShutdownOptions } from "./shutdown.ts";
@@ -60,6 +61,8 @@ export interface ServerOptions
   newRequestId: () => string;
   /** Serves `/metrics` for the holder of the token; absent where it has a port of its own or is off. */
   metrics?: MetricsEndpoint | undefined;
+  /** Takes the deliveries of Stripe; undefined if no payments are configured. */
+  paymentReceiver?: PaymentReceiver | undefined;
   log: Log;
 }
 
@@ -201,6 +204,7 @@ export async function createServer(options: ServerOptions) {
   await document(server, options.version);
   serveHealth(server, options, running);
   if (options.metrics !== undefined) serveMetrics(server, options.metrics);
+  if (options.paymentReceiver !== undefined) servePaymentWebhook(server, options.paymentReceiver);
   await server.register(async (scope) => serveConsole(scope));
   const { admin, ...others } = options;
   const services = { ...others, ...admin, running };

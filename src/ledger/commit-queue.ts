@@ -1,5 +1,11 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import type { CreditTransition, GrantTransition, RevokeTransition, Transition } from "../credits/books.ts";
+import type {
+  CreditTransition,
+  GrantTransition,
+  PaymentTransition,
+  RevokeTransition,
+  Transition,
+} from "../credits/books.ts";
 import { holdIdOf, organizationIdOf } from "../credits/names.ts";
 import type { Outcome, Outcomes } from "../credits/outcomes.ts";
 import { OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../errors.ts";
@@ -49,7 +55,7 @@ export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
  * Books a grant, the revocation of credits that are neither spent nor held, or the refund of spent ones. A reference of an
  * organization books each only once. Rejects with StoreUnavailableError.
  */
-export type BookCredits = <T extends GrantTransition | RevokeTransition | CreditTransition>(
+export type BookCredits = <T extends GrantTransition | RevokeTransition | CreditTransition | PaymentTransition>(
   transition: T,
 ) => Promise<Outcomes[T["kind"]]>;
 

@@ -8,10 +8,15 @@ import type { AuditRow } from "../credits/audit.ts";
 import { isModel } from "../credits/budgets.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
+import type { Offers } from "../payments/payments.ts";
+import type { StripeApi } from "../payments/stripe.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
 
-type CoreRows = Pick<Store, "accounts" | "admin" | "allowances" | "budgets" | "events" | "monthlyStatements">;
+type CoreRows = Pick<
+  Store,
+  "accounts" | "admin" | "allowances" | "budgets" | "events" | "monthlyStatements" | "payments"
+>;
 
 /** Services that operations use in a running service and in a command. */
 export interface Core extends AuditTime, CoreRows {
@@ -23,6 +28,8 @@ export interface Core extends AuditTime, CoreRows {
   modelIds: (() => string[]) | null;
   /** Returns the names of the price lists that the configuration has. */
   priceLists(): Promise<readonly string[]>;
+  /** Returns what sells credits; undefined if payments are not configured. */
+  paymentDesk(): Promise<PaymentDesk | undefined>;
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;
@@ -30,6 +37,8 @@ export interface Core extends AuditTime, CoreRows {
   /** Who makes the changes, for the audit log. */
   actor: Actor;
 }
+
+export type PaymentDesk = { offers: Offers; api: Pick<StripeApi, "createSession"> };
 
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "book">;

@@ -13,6 +13,7 @@ import {
   removeConversations,
   showOrganization,
 } from "./organizations.ts";
+import { createCheckout, listPayments, showPaymentTerms } from "./payments.ts";
 import {
   changeReceiver,
   createReceiver,
@@ -53,6 +54,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ closeOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, requestCredits },
+  ...{ showPaymentTerms, listPayments, createCheckout },
   ...{ listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },

@@ -3,10 +3,10 @@ import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
 import type { JsonObject } from "../api/json.ts";
 import type { Pins } from "../api/principal.ts";
-import { bytes, flag, json, nullable, number, oneOf, requiredText } from "./fields.ts";
+import { amount, bytes, draws, flag, json, nullable, number, oneOf, past, requiredText } from "./fields.ts";
 import { declareTable, type RowOf } from "./table.ts";
 
-/* The tables of people, their sessions, the record of what they did, of warnings, and of refusals; as in `schema.ts`. */
+/* The tables of people, their sessions, the record of what they did, of payments, warnings, and refusals; as in `schema.ts`. */
 
 /** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -210,4 +210,39 @@ export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day",
   day: number("day"),
   code: requiredText("code"),
   requests: number("requests"),
+});
+
+/**
+ * A payment by its PaymentIntent, as Stripe stated it last: what it bought, and what became of that. Always
+ * `credits + debt = granted - revoked + covered + returned + withheld`.
+ */
+export const PAYMENT = declareTable("payment", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
+  /** The Checkout session that it was made in. */
+  sessionId: requiredText("session_id"),
+  currency: requiredText("currency"),
+  /** Money in the currency's smallest unit: paid with taxes, refunded so far, and withdrawn by disputes now. */
+  amount: amount("amount"),
+  refunded: amount("refunded"),
+  disputed: amount("disputed"),
+  credits: amount("credits"),
+  /** Granted, by this number of grants: one when it was paid, and one each time that a lost dispute or refund was undone. */
+  granted: amount("granted"),
+  grants: number("grants"),
+  /** The part of these grants that was taken back. */
+  revoked: amount("revoked"),
+  /** The part that covered debts of these payments, in the form of draws. */
+  covered: amount("covered"),
+  covers: draws("covers"),
+  /** The share of the credits that was refunded or disputed. */
+  returned: amount("returned"),
+  /** Not granted, because the organization is closed: the operator pays it back. */
+  withheld: amount("withheld"),
+  /** The part of `returned` that was spent already, and how much of it later payments covered. */
+  debt: amount("debt"),
+  debtCovered: amount("debt_covered"),
+  /** Counts its changes: one that was decided on an older state is refused. */
+  revision: number("revision"),
+  createdAtMs: past(number("created_at")),
 });

@@ -1,7 +1,8 @@
 import type { BookRows } from "../credits/batch.ts";
 import type { Transition } from "../credits/books.ts";
 import { budgetUsesOf } from "../credits/budget-counters.ts";
-import { callersOf, grantsOf, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
+import { callersOf, grantsOf, grantsOfPayments, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
+import { PAYMENT } from "./admin-schema.ts";
 import type { BudgetCache } from "./budget-cache.ts";
 import {
   ADJUSTMENT,
@@ -57,6 +58,8 @@ export const BOOK_READS = {
   adjustments: { table: ADJUSTMENT, by: { ...OWNER, id: "id" } },
   adjustmentsOfRequests: { table: ADJUSTMENT, by: { ...OWNER, hold_id: "id" }, hasMany: true },
   referredAdjustments: { table: ADJUSTMENT, by: { ...OWNER, kind: "kind", reference: "id" } },
+  payments: { table: PAYMENT, by: { ...OWNER, id: "id" } },
+  debts: { table: PAYMENT, by: OWNER, rest: "AND debt > debt_covered", hasMany: true },
 } satisfies Record<string, BookRead>;
 
 type ReadName = keyof typeof BOOK_READS;
@@ -82,8 +85,10 @@ export function* planReads(
   const organizations = organizationIds.map((organizationId) => ({ organizationId }));
   const holdNames = [...newHolds, ...oldHolds];
   const wanted = { balances: organizations, liveGrants: organizations, holds: holdNames, requests: newHolds };
-  const first = yield { ...wanted, ...named };
+  const debts = named.payments.map(({ organizationId }) => ({ organizationId }));
+  const first = yield { ...wanted, ...named, debts };
   const { nowMs, balances, holds, requests, keys, brokenAttempts } = first;
+  const payments = [...first.payments, ...first.debts];
   const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
   const open = holdNamesOf(holds);
   const outdated = cache.outdated(balances);
@@ -101,7 +106,7 @@ export function* planReads(
     holds: referred,
     requests: referred,
     keys: without(keysOf(holds, requests), named.keys),
-    grants: without(grantsOf([...holds, ...requests]), grants),
+    grants: without([...grantsOf([...holds, ...requests]), ...grantsOfPayments(first.payments)], grants),
   };
   holds.push(...third.holds);
   requests.push(...third.requests);
@@ -114,6 +119,7 @@ export function* planReads(
     ...{ nowMs, balances, budgets, budgetUses: last.budgetUses, newValues, holds, requests },
     keys: [...keys, ...third.keys],
     brokenAttempts,
+    payments,
     grants: [...grants, ...third.grants],
     adjustments: [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests],
   };

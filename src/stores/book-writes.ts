@@ -1,6 +1,6 @@
 import type { AuditOfRows } from "../credits/audit.ts";
 import type { BookWrites } from "../credits/batch.ts";
-import { AUDIT_ENTRY, EVENT, withChecksum } from "./admin-schema.ts";
+import { AUDIT_ENTRY, EVENT, PAYMENT, withChecksum } from "./admin-schema.ts";
 import { ADJUSTMENT, BALANCE, BROKEN_ATTEMPT, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
@@ -14,6 +14,12 @@ export interface BookWrite<Row> extends TablePart<Row> {
 
 /** The columns of a balance that a batch changes. */
 const AMOUNTS = ["granted", "available", "held", "spent", "expired", "nextChangeAtMs", "topUp", "announced"] as const;
+
+/** The columns of a payment that a batch changes. */
+const PAYMENT_CHANGES = [
+  ...(["refunded", "disputed", "granted", "grants", "revoked", "covered", "covers", "returned"] as const),
+  ...(["withheld", "debt", "debtCovered", "revision"] as const),
+];
 
 const audits = write("insert", AUDIT_ENTRY);
 
@@ -36,6 +42,8 @@ const WRITES = {
   // One that has expired may have been removed already.
   removedBrokenAttempts: { ...write("delete", BROKEN_ATTEMPT, []), mayBeMissing: true },
   newAdjustments: write("insert", ADJUSTMENT),
+  newPayments: write("insert", PAYMENT),
+  changedPayments: write("update", PAYMENT, PAYMENT_CHANGES),
   newAuditEntries: { ...audits, toCells: (audit: AuditOfRows) => audits.toCells(withChecksum(audit)) },
   // An event that is known is not written again.
   newEvents: { ...write("insert", EVENT), mayBeMissing: true },

@@ -3,7 +3,7 @@ import type { StoreDriver } from "./driver.ts";
 import { accountRows } from "./queries/accounts.ts";
 import { adminRows } from "./queries/admin.ts";
 import { allowanceRows } from "./queries/allowances.ts";
-import { bookRows } from "./queries/books.ts";
+import { bookRows, paymentRows } from "./queries/books.ts";
 import { budgetRows } from "./queries/budgets.ts";
 import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
@@ -33,6 +33,7 @@ export function storeOver(driver: StoreDriver) {
     accounts: accountRows(database),
     allowances: allowanceRows(database),
     budgets: budgetRows(database),
+    payments: paymentRows(database),
     admin: adminRows(database),
     identities: identityRows(database),
     directory: directoryRows(database),

@@ -7,10 +7,13 @@ import { SCOPES } from "../../src/api/principal.ts";
 import { adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import { makeDirectory, type RunningService, startService } from "../support/service.ts";
+import { StripeStandIn, stripeSettings } from "../support/stripe.ts";
 
 const ISSUER = "https://login.example.com";
 const SIGN_IN = { issuer: ISSUER, clientId: "tollgate", clientSecret: "secret" };
+const stripe = await new StripeStandIn().start();
 const CONFIG = {
+  payments: { stripe: stripeSettings(stripe.url) },
   playground: { openToGuests: true },
   identity: { issuers: [{ ...SIGN_IN, roles: [{ when: { iss: ISSUER }, role: "auditor" }] }] },
 };
@@ -24,7 +27,10 @@ beforeAll(async () => {
   service = await startService({ dataDir, config: CONFIG });
   admin = operator(service);
 });
-afterAll(() => service.end());
+afterAll(async () => {
+  await service.end();
+  await stripe.close();
+});
 
 const newKey = () => randomUUID();
 const send = (path: string, body: unknown, key: string, as = admin) =>
@@ -69,6 +75,10 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
     const url = `${service.url}/v1/chat/completions`;
     await (await fetch(url, { method: "POST", headers, body: JSON.stringify(completion) })).text();
     return { path: `/organizations/${id}/credits`, body: { amount: 0.000001 } };
+  },
+  "/organizations/:id/checkouts": async () => {
+    const body = { amount: 10, return_url: "https://ai.example.com/credits" };
+    return { path: `/organizations/${await made()}/checkouts`, body };
   },
   "/organizations/:id/credit-requests": async () => {
     const id = await made();

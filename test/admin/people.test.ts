@@ -83,6 +83,9 @@ createGrant            -      yes       -        -      -          -        -
 createRevocation       -      yes       -        -      -          -        -
 createCredit           -      yes       -        -      -          -        -
 requestCredits         -      -         -        yes    yes        yes      yes
+showPaymentTerms       -      yes       yes      yes    -          yes      yes
+listPayments           -      yes       yes      yes    -          yes      yes
+createCheckout         -      yes       -        yes    -          -        -
 listAllowances         -      yes       yes      yes    -          yes      yes
 createAllowance        -      yes       -        -      -          -        -
 endAllowance           -      yes       -        -      -          -        -

@@ -12,6 +12,7 @@ import {
   startService,
 } from "../support/service.ts";
 import { makeStatements } from "../support/statements.ts";
+import { StripeStandIn, stripeSettings } from "../support/stripe.ts";
 
 /** Six digits behind the point, so that no id or time holds them by chance. */
 const FOREIGN_CREDITS = "777.314159";
@@ -25,13 +26,19 @@ let foreign: Organization;
 /** Callers whose role is limited to `mine`. */
 const clients = new Map<Role, AdminClient>();
 
+let stripe: StripeStandIn;
 beforeAll(async () => {
   issuer = await startIssuer();
+  stripe = await new StripeStandIn().start();
   const roles = ["owner", "developer", "billing"] as const;
   const rules = roles.map((role) => ({ when: { role }, role, organization: { claim: "organization" } }));
   const warnings = { allowPrivateAddresses: true };
   service = await startService({
-    config: { identity: { issuers: [{ issuer: issuer.url, audience: AUDIENCE, roles: rules }] }, warnings },
+    config: {
+      identity: { issuers: [{ issuer: issuer.url, audience: AUDIENCE, roles: rules }] },
+      payments: { stripe: stripeSettings(stripe.url) },
+      warnings,
+    },
   });
   mine = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });
   foreign = await makeOrganization(service, FOREIGN_CREDITS);
@@ -60,6 +67,7 @@ beforeAll(async () => {
 afterAll(async () => {
   await service?.end();
   await issuer?.close();
+  await stripe?.close();
 });
 
 /** Creates a budget, a receiver, a delivery and a statement in an organization, which the paths name from then on. */
@@ -92,6 +100,7 @@ const idsOf: Record<string, (organization: Organization) => string> = {
 /** Bodies that would be taken, but for who sends them. */
 const bodies: Record<string, object> = {
   closeOrganization: { rest: "lapsed" },
+  createCheckout: { amount: 10, return_url: "https://ai.example.com/credits" },
   signIn: { token: "none" },
   beginSignIn: { issuer: "https://login.example.com" },
   completeSignIn: { query: "code=none&state=none" },

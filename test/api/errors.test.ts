@@ -22,6 +22,7 @@ import {
   startService,
   usageOf,
 } from "../support/service.ts";
+import { stripeSettings } from "../support/stripe.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 import { expectError } from "./contract-checks.ts";
 
@@ -53,6 +54,7 @@ beforeAll(async () => {
     config: {
       identity: { issuers: [identityProvider.settings, away] },
       limits: { requestsPerMinute: 100_000 },
+      payments: { stripe: stripeSettings(nobody) },
       providers: [
         upstream.provider,
         {
@@ -192,6 +194,8 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     return signInAtProvider("eve");
   },
   issuer_unavailable: () => administer("POST", "/session/authorization", { issuer: nobody }, FROM_CONSOLE),
+  payment_provider_unavailable: () =>
+    administer("POST", `/organizations/${rich.id}/checkouts`, { amount: 10, return_url: "https://a.example" }),
   csrf_check_failed: async () => administer("POST", "/session", { token: rich.token }, {}),
   usage_not_available_for_playground: async () => {
     const { token } = await makeToken(service, "org_playground");

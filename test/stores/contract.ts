@@ -14,6 +14,7 @@ import { flipCases } from "./flips.ts";
 import { keyCases } from "./keys.ts";
 import { monthDigestCases } from "./month-digests.ts";
 import { monthlyStatementCases } from "./monthly-statements.ts";
+import { paymentCases } from "./payments.ts";
 import { raceCases } from "./races.ts";
 import { readCases } from "./reads.ts";
 import { refusalCases } from "./refusals.ts";
@@ -45,6 +46,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("operators and audit records", () => adminCases(subject));
     describe("idempotency keys of administrators", () => adminKeyCases(subject));
     describe("allowances", () => allowanceCases(subject));
+    describe("payments", () => paymentCases(subject));
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));

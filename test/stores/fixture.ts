@@ -1,11 +1,13 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
 import { expect } from "vitest";
+import { auditRow, SERVICE_ACTOR } from "../../src/admin/audit.ts";
 import type { AuditRow } from "../../src/credits/audit.ts";
 import type {
   BudgetRow,
   GrantTransition,
   HoldTransition,
+  PaymentTransition,
   ReleaseTransition,
   RenewTransition,
   SettleTransition,
@@ -34,6 +36,33 @@ export interface ContractStore {
   read(statement: string): Promise<Record<string, unknown>[]>;
   /** Closes everything that was opened. */
   close(): Promise<void>;
+}
+
+/** A payment of 10.00 euros as it is stated when it is paid, with an audit record of its own. */
+export function paymentOf(
+  organizationId: string,
+  id: string,
+  rest: Partial<PaymentTransition> & Pick<PaymentTransition, "credits">,
+): PaymentTransition {
+  const time = { clock: Date.now, newId: () => v7() };
+  const audit = auditRow(SERVICE_ACTOR, { action: "payment.book", organizationId, subjectId: id }, time);
+  const terms = {
+    kind: "payment",
+    organizationId,
+    id,
+    sessionId: `cs_${id}`,
+    currency: "eur",
+    amount: 1_000n,
+  } as const;
+  return {
+    ...terms,
+    refunded: 0n,
+    disputed: 0n,
+    revision: 0,
+    isClosed: false,
+    ...rest,
+    audit: { ...audit, after: {} },
+  };
 }
 
 /** The store under test, with helpers for the cases. */

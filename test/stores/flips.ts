@@ -51,6 +51,7 @@ const JSON_COLUMNS = [
   "pinned",
   "keys",
   "retry",
+  "covers",
 ];
 const isJson = (column: string) =>
   [...JSON_COLUMNS, "settlement", "before", "after", "written_rows", "warn_at"].includes(column);

@@ -22,9 +22,11 @@ import {
   HOUR_MS,
   holdOf,
   NO_PROVIDER_RECORD,
+  paymentOf,
   releaseOf,
   type Subject,
   settleOf,
+  tokenHoldOf,
   tokensOf,
 } from "./fixture.ts";
 
@@ -61,6 +63,7 @@ export async function populate(subject: Subject): Promise<string> {
   await closeMonth(subject, { organizationId, tokenId: token.id });
   await sumUp(subject, organizationId, token.id);
   await fillOthers(subject, organizationId, token.id);
+  await pay(subject, organizationId, token.id);
   return organizationId;
 }
 
@@ -115,6 +118,23 @@ interface Caller {
   organizationId: string;
   tokenId: string;
   callerId: string;
+}
+
+/** One payment is refunded while its credits are held, which leaves a debt; one covers a part of it; one comes too late. */
+async function pay(subject: Subject, organizationId: string, tokenId: string): Promise<void> {
+  const { available } = (await subject.store.books.balance(organizationId)) ?? { available: 0n };
+  const first = paymentOf(organizationId, "pi_first", { credits: 5n * CREDIT });
+  await subject.one(first);
+  const hold = tokenHoldOf(organizationId, tokenId, available + 4n * CREDIT);
+  await subject.one(hold);
+  const state = (rest: object) =>
+    subject.one(paymentOf(organizationId, first.id, { ...first, refunded: 300n, ...rest }));
+  await state({ disputed: 400n, revision: 1 });
+  await subject.one(paymentOf(organizationId, "pi_second", { credits: CREDIT }));
+  await subject.one(releaseOf(hold));
+  await state({ disputed: 400n, revision: 3 });
+  await state({ revision: 4 });
+  await subject.one(paymentOf(organizationId, "pi_late", { credits: CREDIT, isClosed: true }));
 }
 
 /** Books requests in every state: open, charged, bounded, released, recovered, and settled late. */

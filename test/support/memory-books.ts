@@ -190,6 +190,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
       holds,
       requests,
       brokenAttempts,
+      payments: [],
       keys: pick(this.keys, [...names.keys, ...keysOf(holds, requests)]),
       adjustments: [...this.adjustments.values()].filter(
         (row) =>

@@ -8,6 +8,7 @@ export const EVENT_KINDS = [
   "credits.low",
   "credits.shortfall",
   "credits.requested",
+  "payment.withheld",
   "budget.used",
   "credits.forecast",
   "usage.unusual",

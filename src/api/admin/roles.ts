@@ -28,6 +28,8 @@ export const ROLES_BY_PERMISSION = {
   "credits:write": OPERATOR,
   /** To ask for credits. */
   "credits:request": ORGANIZATION_ROLES,
+  /** To buy credits at Stripe. */
+  "credits:buy": ["operator", "owner"],
   "budgets:read": SIGNED_IN,
   "budgets:write": ["operator", "owner"],
   "tokens:read": [...READERS, "developer"],

@@ -5,6 +5,7 @@ export * from "./common.ts";
 export * from "./credits.ts";
 export * from "./operator.ts";
 export * from "./organization.ts";
+export * from "./payment.ts";
 export * from "./receiver.ts";
 export * from "./reports.ts";
 export * from "./request.ts";

@@ -1,11 +1,11 @@
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { BalanceRow, HoldRow, Transition } from "../../credits/books.ts";
 import type { Outcomes } from "../../credits/outcomes.ts";
-import { ADMIN_KEY } from "../admin-schema.ts";
+import { ADMIN_KEY, PAYMENT } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
 import type { Durability, StoreDriver } from "../driver.ts";
 import { BALANCE, BROKEN_ATTEMPT, KEY } from "../schema.ts";
-import { join, raw, sql } from "../sql.ts";
+import { allOf, join, raw, sql } from "../sql.ts";
 import { monthDigestsOf } from "./month-digests.ts";
 import {
   closedBefore,
@@ -136,5 +136,40 @@ function verifications(database: Database) {
       verifyOrganization(database, organizationId, endsWithinMs),
     verifyStore: () => verifyStore(database),
     organizationIds: (page: IdPage) => database.organizationIds(page),
+  };
+}
+
+export interface PaymentPage {
+  organizationId: string;
+  /** The last payment seen. */
+  before: { createdAtMs: number; id: string } | null;
+  limit: number;
+}
+
+/** Payments. The books write them, see `book-writes.ts`. */
+export function paymentRows({ findRow, findRows, readRows, read }: Database) {
+  return {
+    find: (id: string) => findRow(PAYMENT)`select * from payment where id = ${id}`,
+    /** Returns the payments of an organization, the newest first. */
+    list: ({ organizationId, before, limit }: PaymentPage) => {
+      const older = before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`;
+      return readRows(PAYMENT)`
+        select * from payment where ${allOf(sql`organization_id = ${organizationId}`, older)}
+        order by created_at desc, id desc limit ${limit}`;
+    },
+    /** Returns the open debts of an organization. */
+    async debt(organizationId: string): Promise<MicroCredits> {
+      const [row] = await read<{ debt: bigint }>(sql`
+        select cast(coalesce(sum(debt - debt_covered), 0) as bigint) as debt from payment
+        where organization_id = ${organizationId} and debt > debt_covered`);
+      return row?.debt ?? 0n;
+    },
+    /** Finds payments with a debt, of whose grants credits came back from holds since; at most `limit`. */
+    collectable: (limit: number) =>
+      findRows(PAYMENT)`
+        select * from payment where debt > debt_covered and exists (
+          select 1 from credit_grant as made where made.organization_id = payment.organization_id and made.is_used_up = 0
+            and substr(made.id, 1, length(payment.id) + 7) = 'grant_' || payment.id || '_')
+        order by id limit ${limit}`,
   };
 }

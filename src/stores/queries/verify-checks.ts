@@ -8,7 +8,7 @@ import { AUDIT_ENTRY } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { ORGANIZATION, REQUEST } from "../schema.ts";
 import { raw, type Sql, sql } from "../sql.ts";
-import { checkRecords } from "./verify-records.ts";
+import { checkPayments, checkRecords } from "./verify-records.ts";
 import {
   AHEAD_MS,
   checkEach,
@@ -95,7 +95,7 @@ type CheckOfBooks = (books: BooksFound, report: ReportViolation) => void;
 /** The checks, in an order in which each finds the sums that it needs. */
 const CHECKS: readonly CheckOfBooks[] = [
   ...[checkHolds, checkAdjustments, checkCredits, checkReferences, checkKeys, checkTotals],
-  ...[checkTimes, checkClosedBefore, checkBudgets, checkSuccessors, checkRecords],
+  ...[checkTimes, checkClosedBefore, checkBudgets, checkSuccessors, checkPayments, checkRecords],
 ];
 
 /** Runs the checks. One that fails hides no other. */

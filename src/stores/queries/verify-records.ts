@@ -2,8 +2,9 @@ import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowa
 import type { StoredAuditRow } from "../../credits/audit.ts";
 import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
 import { counterIdOf } from "../../credits/budget-uses.ts";
-import type { ChargeSums } from "../../credits/closing.ts";
-import { plainJson } from "../admin-schema.ts";
+import { addAmount, type ChargeSums } from "../../credits/closing.ts";
+import { paymentGrantId } from "../../credits/names.ts";
+import { PAYMENT, plainJson } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { OrganizationRow } from "./accounts.ts";
@@ -26,6 +27,7 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
   records.compare(TOKEN, tokens);
   records.compare(BUDGET, budgets);
   records.compare(ALLOWANCE, allowances);
+  records.compare(PAYMENT, rows.payments);
   records.compare(GRANT, grants, (grant) => allowanceOf(grant) !== undefined);
   records.compare(ADJUSTMENT, rows.adjustments, (row) => isOfService(row, allowances));
   checkRaises(budgets, budgetUses, records);
@@ -186,4 +188,40 @@ class Records {
     const says = `the audit record ${last.record.id} says ${plainJson(last.values[name])}`;
     this.report(12, `The ${what} has ${name} ${stored}, but ${says}.`);
   }
+}
+
+/** Checks payments against their grants, and the debts of some against what others covered of them. */
+export function checkPayments(
+  { payments, grants, adjustments }: Pick<RowsOfTables, "payments" | "grants" | "adjustments">,
+  report: ReportViolation,
+): void {
+  const total = (amounts: readonly bigint[]) => amounts.reduce((sum, amount) => sum + amount, 0n);
+  const made = new Map(grants.filter(({ id }) => id.startsWith("grant_pi_")).map((grant) => [grant.id, grant]));
+  const covered = new Map<string, bigint>();
+  for (const { covers } of payments) for (const { grantId: id, amount } of covers) addAmount(covered, id, amount);
+  for (const payment of payments) {
+    const { id, amount, refunded, disputed, credits, granted, revoked, returned, withheld, debt } = payment;
+    const ids = Array.from({ length: payment.grants }, (_, index) => paymentGrantId(id, index + 1));
+    const own = ids.flatMap((grantId) => made.get(grantId) ?? []);
+    const isOwn = (adjustment: string) => ids.some((grantId) => adjustment.startsWith(`${grantId}_revoked_`));
+    const least = total(adjustments.flatMap((one) => (isOwn(one.id) ? one.amount : [])));
+    const most = total(own.map((grant) => grant.revoked));
+    const back = refunded + disputed < amount ? refunded + disputed : amount;
+    const sums = {
+      ...{ grants: own.length, granted: total(own.map((grant) => grant.amount)) },
+      ...{ covered: total(payment.covers.map((cover) => cover.amount)), debtCovered: covered.get(id) ?? 0n },
+      returned: amount > 0n ? (credits * back) / amount : 0n,
+      debt: granted - revoked + payment.covered + returned + withheld - credits,
+    };
+    compare(report, 18, `payment ${id}`, payment, sums, "its parts say");
+    if (revoked < least || revoked > most || payment.debtCovered > debt) {
+      report(
+        18,
+        `The payment ${id} took back ${revoked} of its grants, which say ${least} to ${most}, or less is owed than covered.`,
+      );
+    }
+    for (const grantId of ids) made.delete(grantId);
+    covered.delete(id);
+  }
+  for (const id of [...made.keys(), ...covered.keys()]) report(18, `${id} is of a payment that does not exist.`);
 }

@@ -1,10 +1,11 @@
+import { PAYMENT } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, TOKEN } from "../schema.ts";
 import type { RowOf, Table, TableShape } from "../table.ts";
 
 /** The tables of which a verification reads all rows of an organization. */
 export const TABLES = {
   ...{ balances: BALANCE, budgets: BUDGET, budgetUses: BUDGET_USE, grants: GRANT, holds: HOLD, keys: KEY },
-  ...{ adjustments: ADJUSTMENT, tokens: TOKEN, allowances: ALLOWANCE },
+  ...{ adjustments: ADJUSTMENT, tokens: TOKEN, allowances: ALLOWANCE, payments: PAYMENT },
 };
 export type RowsOfTables = { [Name in keyof typeof TABLES]: RowOf<(typeof TABLES)[Name]>[] };
 

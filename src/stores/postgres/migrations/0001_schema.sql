@@ -334,6 +334,37 @@ CREATE TABLE closing_part (
   PRIMARY KEY (organization_id, dimension, name)
 );
 
+-- A payment by its PaymentIntent: what it bought, and what became of that. Money is in the currency's smallest unit.
+CREATE TABLE payment (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  session_id      text COLLATE "C" NOT NULL,
+  currency        text COLLATE "C" NOT NULL,
+  amount          bigint NOT NULL CHECK (amount > 0),
+  refunded        bigint NOT NULL CHECK (refunded >= 0),
+  disputed        bigint NOT NULL CHECK (disputed >= 0),
+  credits         bigint NOT NULL CHECK (credits >= 0),
+  granted         bigint NOT NULL CHECK (granted >= 0),
+  grants          bigint NOT NULL CHECK (grants >= 0),
+  revoked         bigint NOT NULL CHECK (revoked >= 0 AND revoked <= granted),
+  covered         bigint NOT NULL CHECK (covered >= 0),
+  covers          text COLLATE "C" NOT NULL,
+  returned        bigint NOT NULL CHECK (returned >= 0 AND returned <= credits),
+  withheld        bigint NOT NULL CHECK (withheld >= 0),
+  debt            bigint NOT NULL CHECK (debt >= 0),
+  debt_covered    bigint NOT NULL CHECK (debt_covered >= 0 AND debt_covered <= debt),
+  revision        bigint NOT NULL,
+  created_at      bigint NOT NULL,
+  CHECK (credits + debt = granted - revoked + covered + returned + withheld),
+  PRIMARY KEY (organization_id, id)
+);
+
+-- A payment is booked once, for one organization.
+CREATE UNIQUE INDEX payment_id ON payment (id);
+-- Debts that the next payment covers.
+CREATE INDEX payment_debt ON payment (organization_id, id) WHERE debt > debt_covered;
+CREATE INDEX payment_created_at ON payment (organization_id, created_at, id);
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id text COLLATE "C" NOT NULL,

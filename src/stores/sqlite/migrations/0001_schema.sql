@@ -337,6 +337,37 @@ CREATE TABLE closing_part (
   PRIMARY KEY (organization_id, dimension, name)
 ) STRICT, WITHOUT ROWID;
 
+-- A payment by its PaymentIntent: what it bought, and what became of that. Money is in the currency's smallest unit.
+CREATE TABLE payment (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  session_id      TEXT NOT NULL,
+  currency        TEXT NOT NULL,
+  amount          INTEGER NOT NULL CHECK (amount > 0),
+  refunded        INTEGER NOT NULL CHECK (refunded >= 0),
+  disputed        INTEGER NOT NULL CHECK (disputed >= 0),
+  credits         INTEGER NOT NULL CHECK (credits >= 0),
+  granted         INTEGER NOT NULL CHECK (granted >= 0),
+  grants          INTEGER NOT NULL CHECK (grants >= 0),
+  revoked         INTEGER NOT NULL CHECK (revoked >= 0 AND revoked <= granted),
+  covered         INTEGER NOT NULL CHECK (covered >= 0),
+  covers          TEXT NOT NULL,
+  returned        INTEGER NOT NULL CHECK (returned >= 0 AND returned <= credits),
+  withheld        INTEGER NOT NULL CHECK (withheld >= 0),
+  debt            INTEGER NOT NULL CHECK (debt >= 0),
+  debt_covered    INTEGER NOT NULL CHECK (debt_covered >= 0 AND debt_covered <= debt),
+  revision        INTEGER NOT NULL,
+  created_at      INTEGER NOT NULL,
+  CHECK (credits + debt = granted - revoked + covered + returned + withheld),
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+-- A payment is booked once, for one organization.
+CREATE UNIQUE INDEX payment_id ON payment (id);
+-- Debts that the next payment covers.
+CREATE INDEX payment_debt ON payment (organization_id, id) WHERE debt > debt_covered;
+CREATE INDEX payment_created_at ON payment (organization_id, created_at, id);
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id TEXT NOT NULL,

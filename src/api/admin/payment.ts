@@ -1,0 +1,56 @@
+import { type Static, Type } from "typebox";
+import { NumberOf, ObjectOf, TextOf } from "../schema.ts";
+import { Amount, Entity, Id, Nullable, Strict, Time } from "./common.ts";
+
+const Currency = TextOf("Currency code, such as eur. Amounts of money are in this currency.");
+
+export const PaymentTerms = Entity("payment_terms", {
+  organization_id: Id,
+  offer: Nullable(
+    ObjectOf("What can be bought; null if nothing can.", {
+      currency: Currency,
+      packages: Type.Array(Type.Object({ amount: Type.Number(), credits: Amount })),
+      free_amount: Nullable(
+        ObjectOf("Range of amounts to choose from.", { least: Type.Number(), most: Type.Number() }),
+      ),
+      credits_per_unit: NumberOf("Credits for one unit of the currency; packages may differ."),
+    }),
+  ),
+  debt: NumberOf("Credits of refunded or disputed payments that were spent; the next payment covers them first."),
+});
+export type PaymentTerms = Static<typeof PaymentTerms>;
+
+export const NewCheckout = Strict({
+  amount: Type.Number({ exclusiveMinimum: 0, maximum: 1e12, description: "Price of a package, or a free amount." }),
+  return_url: Type.String({
+    ...{ pattern: "^https?://[^?#\\s]+$", maxLength: 2_000 },
+    description: "Address to return to from Stripe, with `?payment=paid` or `?payment=canceled` added.",
+  }),
+});
+export const Checkout = Entity("checkout", {
+  id: TextOf("Id of the Checkout session at Stripe."),
+  organization_id: Id,
+  url: TextOf("Address of Stripe's page, where the customer pays."),
+  currency: Currency,
+  amount: NumberOf("Price, without taxes that are added."),
+  credits: Amount,
+});
+
+export const Payment = Entity("payment", {
+  id: TextOf("Id of the PaymentIntent at Stripe."),
+  organization_id: Id,
+  status: Type.Enum(["paid", "partially_refunded", "refunded", "disputed", "withheld"], {
+    description: "`withheld`: it came after the organization was closed, and is to be refunded at Stripe.",
+  }),
+  currency: Currency,
+  ...{ amount: NumberOf("Money paid, with taxes."), refunded: Type.Number(), disputed: Type.Number() },
+  credits: NumberOf("Credits that it bought."),
+  granted: NumberOf("Credits granted, less those that were taken back."),
+  debt_covered: NumberOf("Credits that covered debts of earlier payments."),
+  withheld: NumberOf("Credits that are not granted, because the organization is closed."),
+  debt: NumberOf(
+    "Credits that were refunded or disputed after they were spent, and that no later payment has covered.",
+  ),
+  created_at: Time,
+});
+export type Payment = Static<typeof Payment>;

@@ -1,0 +1,24 @@
+import type { Config } from "../config.ts";
+import { Offers, Payments, type PaymentsOptions } from "../payments/payments.ts";
+import { StripeApi } from "../payments/stripe.ts";
+import { loadOptional } from "./parts.ts";
+
+/** Creates what sells credits; undefined if no payments are configured. Rejects with OperatorError if its package is not installed. */
+export async function createPaymentDesk({
+  payments: { stripe: settings },
+  proxyVariables,
+}: Pick<Config, "payments" | "proxyVariables">) {
+  if (settings === undefined) return undefined;
+  const { Stripe: Client } = await loadOptional("payments.stripe needs", "stripe", () => import("stripe"));
+  return { offers: new Offers(settings), api: new StripeApi({ Client, settings, proxyVariables }) };
+}
+
+/** Creates what sells credits and what books payments, which `own` will stop; both are undefined if no payments are configured. */
+export async function createPayments(
+  config: Config,
+  options: Omit<PaymentsOptions, "api">,
+  own: (payments: Payments) => Payments,
+) {
+  const desk = await createPaymentDesk(config);
+  return { desk, payments: desk && own(new Payments({ ...options, ...desk })) };
+}

@@ -1,0 +1,60 @@
+import { type Static, Type } from "typebox";
+import { parseCredits } from "../credits/amount.ts";
+import { minorUnits } from "../credits/money.ts";
+import { DecimalText, Entry, Group, OptionalKeys } from "./upstream-schema.ts";
+
+const Positive = (description: string) =>
+  DecimalText({ format: "decimal-above-0", allowed: "a decimal number above 0, such as 12.50", description });
+
+const StripeSchema = Entry({
+  secretKey: Type.String({
+    ...{ minLength: 1, description: "Secret or restricted key that may write Checkout sessions and read disputes." },
+  }),
+  webhookSecret: Type.String({
+    ...{ minLength: 1, description: "Signing secret of the webhook endpoint `/webhooks/stripe`." },
+  }),
+  currency: Type.String({ format: "currency", description: "Currency of all payments." }),
+  creditsPerUnit: Positive("Credits for one unit of the currency; rounded down to a millionth of a credit."),
+  packages: Type.Array(
+    Entry({
+      amount: Positive("Price, without taxes that are added."),
+      ...OptionalKeys({ credits: Positive("Credits, instead of those by `creditsPerUnit`.") }),
+    }),
+    { default: [], description: "Amounts that customers choose from." },
+  ),
+  ...OptionalKeys({
+    freeAmount: Entry({ least: Positive("Smallest amount."), most: Positive("Largest amount.") }),
+  }),
+  automaticTax: Type.Boolean({ default: false, description: "True to let Stripe Tax compute and collect taxes." }),
+  ...OptionalKeys({
+    apiUrl: Type.String({ format: "issuer", description: "Address of a stand-in for Stripe's API, for tests." }),
+  }),
+});
+type Path = (string | number)[];
+export type StripeSettings = Static<typeof StripeSchema>;
+export const PaymentsSchema = Group(OptionalKeys({ stripe: StripeSchema }));
+
+/** Returns the first contradiction among the settings of payments; undefined if there is none. */
+export function paymentContradiction({
+  stripe,
+}: Static<typeof PaymentsSchema>): { path: Path; text: string } | undefined {
+  if (stripe === undefined) return undefined;
+  const { currency, packages, freeAmount } = stripe;
+  const found = (path: Path, text: string) => ({ path: ["payments", "stripe", ...path], text });
+  const named = packages.map(({ amount }, index): [Path, string] => [["packages", index, "amount"], amount]);
+  const bounds = Object.entries(freeAmount ?? {}).map(([name, amount]): [Path, string] => [
+    ["freeAmount", name],
+    amount,
+  ]);
+  for (const [path, amount] of [...named, ...bounds]) {
+    if (minorUnits(amount, currency) === undefined)
+      return found(path, `is ${amount}, which is no amount of ${currency}.`);
+  }
+  const index = packages.findIndex(({ credits }) => credits !== undefined && parseCredits(credits) === undefined);
+  if (index >= 0) return found(["packages", index, "credits"], "must have at most 6 decimals.");
+  const [least, most] = bounds.map(([, amount]) => minorUnits(amount, currency) ?? 0n);
+  if (least !== undefined && most !== undefined && least > most)
+    return found(["freeAmount"], "has more as least than as most.");
+  if (packages.length + bounds.length > 0) return undefined;
+  return found(["packages"], "is empty. It must have an entry where there is no payments.stripe.freeAmount.");
+}

@@ -1,0 +1,143 @@
+import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
+import type { Account } from "./batch.ts";
+import type { AdjustmentRow, GrantRow, PaymentRow, PaymentTransition } from "./books.ts";
+import { addGrant, NO_TERMS, revokeFrom } from "./funds.ts";
+import { paymentGrantId } from "./names.ts";
+import type { Outcomes } from "./outcomes.ts";
+import { eventOf } from "./warnings.ts";
+
+/*
+ * Every function here preserves credits + debt = granted - revoked + covered + returned + withheld of a payment, unless its
+ * comment names a part that the caller must book.
+ */
+
+/** Books a payment as it is stated now. The same statement again takes back what was held when the money was paid back. */
+export function bookPayment(account: Account, transition: PaymentTransition): Outcomes["payment"] {
+  const { id, revision, isClosed, audit, kind: _, ...stated } = transition;
+  const earlier = account.payments.get(id);
+  if ((earlier?.revision ?? 0) !== revision) return { outcome: "outdated" };
+  const byHand = account.grants.values().find(({ reference }) => reference === id);
+  if (earlier === undefined && byHand !== undefined) return { outcome: "granted_before", grantId: byHand.id };
+  const before = earlier ?? { ...NEW_PAYMENT, id, ...stated, createdAtMs: account.nowMs };
+  const { refunded, disputed } = stated;
+  const payment = { ...before, covers: [...before.covers], refunded, disputed };
+  payment.returned = (payment.credits * minimum(payment.amount, refunded + disputed)) / payment.amount;
+  account.payments.set(id, payment);
+  const change = payment.returned - before.returned;
+  if (earlier === undefined) bookIn(account, payment, payment.credits - payment.returned, isClosed);
+  else if (change > 0n) takeBack(payment, change);
+  else undo(account, payment, -change, isClosed);
+  const adjustments = collect(account, payment);
+  const names = Object.keys(payment) as (keyof PaymentRow)[];
+  const changed = earlier === undefined || names.some((name) => name !== "covers" && payment[name] !== before[name]);
+  if (changed) {
+    payment.revision += 1;
+    const amount = creditsFromMicro(payment.credits);
+    const after = { amount, returned: creditsFromMicro(payment.returned), debt: creditsFromMicro(openDebt(payment)) };
+    const { organizationId, nowMs: madeAtMs } = account;
+    const subject = { organizationId, subjectId: id, madeAtMs, before: null, after };
+    account.newAuditEntries.push({
+      ...audit,
+      ...subject,
+      rows: { ...writtenRows(account, before, payment), adjustment: adjustments },
+    });
+    if (payment.withheld > before.withheld) warnOfWithheld(account, payment);
+  } else account.payments.set(id, before);
+  return { outcome: "booked", payment: changed ? payment : before, changed };
+}
+
+const NEW_PAYMENT = {
+  ...{ granted: 0n, grants: 0, revoked: 0n, covered: 0n, covers: [], returned: 0n },
+  ...{ withheld: 0n, debt: 0n, debtCovered: 0n, revision: 0 },
+};
+
+/** Returns the debt that no payment has covered. */
+export function openDebt({ debt, debtCovered }: Pick<PaymentRow, "debt" | "debtCovered">): MicroCredits {
+  return debt - debtCovered;
+}
+
+/** Books credits that were paid for: they cover the debts of the organization, the oldest first, and the rest is granted. */
+function bookIn(account: Account, payment: PaymentRow, amount: MicroCredits, isClosed: boolean): void {
+  if (isClosed) {
+    payment.withheld += amount;
+    return;
+  }
+  let rest = amount;
+  for (const debtor of account.payments.values().sort((one, other) => one.createdAtMs - other.createdAtMs)) {
+    const covered = minimum(openDebt(debtor), rest);
+    if (covered === 0n) continue;
+    rest -= covered;
+    debtor.debtCovered += covered;
+    debtor.revision += 1;
+    payment.covered += covered;
+    payment.covers.push({ grantId: debtor.id, amount: covered });
+  }
+  if (rest === 0n) return;
+  payment.grants += 1;
+  payment.granted += rest;
+  const { organizationId, id, grants } = payment;
+  const reference = grants === 1 ? id : `${id}/${grants}`;
+  const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference };
+  addGrant(account, { kind: "grant", organizationId, grantId: paymentGrantId(id, grants), amount: rest, ...terms });
+}
+
+/** Takes back credits whose money was paid back: first what is withheld; the rest is a debt until it is collected. */
+function takeBack(payment: PaymentRow, amount: MicroCredits): void {
+  const freed = minimum(payment.withheld, amount);
+  payment.withheld -= freed;
+  payment.debt += amount - freed;
+}
+
+/** Books credits again whose money is paid back no longer: it ends their debt, and what was taken back is booked in. */
+function undo(account: Account, payment: PaymentRow, amount: MicroCredits, isClosed: boolean): void {
+  const ended = minimum(openDebt(payment), amount);
+  payment.debt -= ended;
+  if (amount > ended) bookIn(account, payment, amount - ended, isClosed);
+}
+
+/** Ends the payment's debt by what an operator has revoked of its grants, and by what is unspent of them, which is revoked. */
+function collect(account: Account, payment: PaymentRow): AdjustmentRow[] {
+  const adjustments: AdjustmentRow[] = [];
+  const grants = account.grants.values().filter(isGrantOf(payment));
+  const revoked = grants.reduce((sum, grant) => sum + grant.revoked, 0n);
+  const end = (amount: MicroCredits) => {
+    payment.revoked += amount;
+    payment.debt -= amount;
+  };
+  end(minimum(revoked - payment.revoked, openDebt(payment)));
+  for (const grant of grants) {
+    const amount = minimum(grant.remaining, openDebt(payment));
+    if (amount === 0n) continue;
+    const draws = revokeFrom(account, amount, grant);
+    end(amount);
+    const { organizationId, nowMs: madeAtMs } = account;
+    // The revoked amount of a grant only grows, so it makes a unique id.
+    const id = `${grant.id}_revoked_${grant.revoked}`;
+    const terms = { ...NO_TERMS, grantId: grant.id, note: "The payment was paid back." };
+    const adjustment: AdjustmentRow = { ...terms, organizationId, id, kind: "revoke", amount, draws, madeAtMs };
+    account.adjustments.insert(id, adjustment);
+    adjustments.push(adjustment);
+  }
+  return adjustments;
+}
+
+function isGrantOf({ id, grants }: PaymentRow): (grant: GrantRow) => boolean {
+  const ids = new Set(Array.from({ length: grants }, (_, index) => paymentGrantId(id, index + 1)));
+  return (grant) => ids.has(grant.id);
+}
+
+/** Returns the rows of payments and grants that a booking has written, for its audit record. */
+function writtenRows({ payments, grants }: Account, before: PaymentRow, payment: PaymentRow) {
+  const debtors = payment.covers.slice(before.covers.length).map(({ grantId }) => payments.get(grantId) ?? payment);
+  const changed = debtors.map(({ createdAtMs: _, ...row }) => row);
+  const grant = payment.grants > before.grants && grants.get(paymentGrantId(payment.id, payment.grants));
+  const { createdAtMs, ...row } = payment;
+  const own = row.revision === 1 ? { ...row, createdAtMs } : row;
+  return { payment: [own, ...changed], credit_grant: grant ? [{ ...grant }] : [] };
+}
+
+/** Tells the operator of a payment that must be paid back. */
+function warnOfWithheld({ organizationId, nowMs, newEvents }: Account, { id, revision, withheld }: PaymentRow): void {
+  const of = { organizationId, nowMs, period: [id, revision] };
+  newEvents.push(eventOf("payment.withheld", of, { payment_id: id, credits: creditsFromMicro(withheld) }));
+}

@@ -1,0 +1,147 @@
+import { type AuditTime, auditRow, SERVICE_ACTOR } from "../admin/audit.ts";
+import type { PaymentTerms } from "../api/admin/payment.ts";
+import type { StripeSettings } from "../config/payments-schema.ts";
+import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
+import type { PaymentRow, PaymentTransition } from "../credits/books.ts";
+import { creditsFor, minorUnits, moneyNumber } from "../credits/money.ts";
+import { openDebt } from "../credits/payments.ts";
+import { ApiError, StoreUnavailableError } from "../errors.ts";
+import { sharedRun } from "../internals/shared-run.ts";
+import type { BookCredits } from "../ledger/commit-queue.ts";
+import type { Store } from "../stores/store.ts";
+import type { Log } from "../telemetry/logger.ts";
+import type { StripeApi } from "./stripe.ts";
+
+const COLLECT_EVERY_MS = 10_000;
+const COLLECTED_AT_ONCE = 100;
+/** A payment whose row has changed while Stripe was asked is read again: several deliveries of it may arrive at once. */
+const READS_MAX = 20;
+
+export interface PaymentsOptions extends AuditTime {
+  api: Pick<StripeApi, "paymentIdOf" | "payment">;
+  rows: Store["payments"];
+  accounts: Pick<Store["accounts"], "organization">;
+  book: BookCredits;
+  log: Log;
+}
+
+/** Books payments as Stripe states them: each delivery of an event is only a reason to ask, so their order does not matter. */
+export class Payments {
+  readonly #options: PaymentsOptions;
+  readonly #timer: NodeJS.Timeout;
+  /** Takes back credits that holds returned after their payment was refunded. Never rejects. */
+  readonly collect = sharedRun(() =>
+    this.#collectAll().catch((err: unknown) => {
+      this.#options.log.warn({ err }, "debts of payments cannot be collected: tried again in 10 s");
+    }),
+  );
+
+  constructor(options: PaymentsOptions) {
+    this.#options = options;
+    this.#timer = setInterval(() => void this.collect(), COLLECT_EVERY_MS).unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.collect.ended();
+  }
+
+  /** Books what a delivery is about. Rejects if its signature is wrong, or if Stripe has to deliver it again. */
+  async receive(body: Buffer, signature: string): Promise<void> {
+    const { api, log } = this.#options;
+    const { id, ignored } = await api.paymentIdOf(body, signature);
+    if (ignored !== undefined) log.warn({ reason: ignored }, "an event of Stripe is ignored");
+    for (let reads = 0; id !== undefined; reads += 1) {
+      if (await this.#sync(id)) return;
+      if (reads === READS_MAX) throw new StoreUnavailableError("The payment changes all the time.");
+    }
+  }
+
+  /** Books a payment as Stripe states it. Returns false if its row has changed meanwhile. */
+  async #sync(id: string): Promise<boolean> {
+    const { api, rows, accounts, log } = this.#options;
+    // Read before Stripe is asked: if another process has booked a later statement meanwhile, this one is refused.
+    const row = await rows.find(id);
+    const stated = await api.payment(id);
+    const refuse = (reason: string, level: "info" | "error" = "error") => {
+      log[level]({ paymentId: id, reason }, "a payment is not booked");
+      return true;
+    };
+    if ("ignored" in stated) return refuse(stated.ignored, stated.level);
+    const { organizationId } = row ?? stated;
+    const organization = await accounts.organization(organizationId);
+    if (organization?.kind !== "standard") return refuse(`there is no organization ${organizationId}`);
+    const isClosed = organization.status === "closed";
+    const outcome = await this.#book({ ...stated, id, organizationId, isClosed, revision: row?.revision ?? 0 });
+    if (outcome.outcome === "granted_before") return refuse(`it was granted before, as ${outcome.grantId}`);
+    if (outcome.outcome !== "booked") return false;
+    const { withheld } = outcome.payment;
+    const level = withheld > 0n || openDebt(outcome.payment) > 0n ? "error" : "info";
+    const [debt, toPayBack] = [creditsFromMicro(openDebt(outcome.payment)), creditsFromMicro(withheld)];
+    if (outcome.changed) log[level]({ paymentId: id, organizationId, debt, toPayBack }, "a payment is booked");
+    return true;
+  }
+
+  async #collectAll(): Promise<void> {
+    const found = await this.#options.rows.collectable(COLLECTED_AT_ONCE);
+    for (const payment of found) await this.#book({ ...payment, isClosed: false });
+  }
+
+  #book({
+    organizationId,
+    id,
+    ...payment
+  }: Omit<PaymentTransition, "kind" | "audit"> | (PaymentRow & { isClosed: boolean })) {
+    const { sessionId, currency, amount, refunded, disputed, credits, revision, isClosed } = payment;
+    const record = auditRow(SERVICE_ACTOR, { action: "payment.book", organizationId, subjectId: id }, this.#options);
+    const stated = { sessionId, currency, amount, refunded, disputed, credits, revision, isClosed };
+    return this.#options.book({ kind: "payment", organizationId, id, ...stated, audit: { ...record, after: {} } });
+  }
+}
+
+/** The offers to customers: packages, and amounts that they choose. */
+export class Offers {
+  readonly #settings: StripeSettings;
+  /** Credits by price. */
+  readonly #packages: ReadonlyMap<bigint, MicroCredits>;
+
+  constructor(settings: StripeSettings) {
+    this.#settings = settings;
+    const packages = settings.packages.map(({ amount, credits = "" }) => {
+      const price = this.#minor(amount);
+      return [price, parseCredits(credits) ?? this.#creditsFor(price)] as const;
+    });
+    this.#packages = new Map(packages);
+  }
+
+  /** Describes the offers for the admin API. */
+  describe(): NonNullable<PaymentTerms["offer"]> {
+    const { currency, freeAmount, creditsPerUnit } = this.#settings;
+    const packages = [...this.#packages].map(([price, credits]) => {
+      return { amount: moneyNumber(price, currency), credits: creditsFromMicro(credits) };
+    });
+    const free_amount = freeAmount ? { least: Number(freeAmount.least), most: Number(freeAmount.most) } : null;
+    return { currency, packages, free_amount, credits_per_unit: Number(creditsPerUnit) };
+  }
+
+  /** Returns the price in the smallest unit, and the credits, of an amount that is offered. Throws invalid_value. */
+  find(amount: number): { price: bigint; currency: string; credits: MicroCredits } {
+    const { currency, packages, freeAmount } = this.#settings;
+    const price = this.#minor(String(amount));
+    const isFree = freeAmount && price >= this.#minor(freeAmount.least) && price <= this.#minor(freeAmount.most);
+    const credits = this.#packages.get(price) ?? (isFree ? this.#creditsFor(price) : 0n);
+    if (price > 0n && credits > 0n) return { price, currency, credits };
+    const range = freeAmount ? [`an amount from ${freeAmount.least} to ${freeAmount.most}`] : [];
+    const all = [...packages.map((one) => one.amount), ...range].join(", ");
+    const message = `Invalid 'amount': expected one of these, in ${currency.toUpperCase()}: ${all}.`;
+    throw new ApiError("invalid_value", message, { param: "amount" });
+  }
+
+  #minor(amount: string): bigint {
+    return minorUnits(amount, this.#settings.currency) ?? 0n;
+  }
+
+  #creditsFor(price: bigint): MicroCredits {
+    return creditsFor(price, this.#settings.currency, this.#settings.creditsPerUnit);
+  }
+}

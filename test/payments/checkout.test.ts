@@ -1,0 +1,198 @@
+import { afterAll, beforeAll, expect, test } from "vitest";
+import type { Payment, PaymentTerms } from "../../src/api/admin/payment.ts";
+import { type AdminClient, operator, signIn } from "../support/admin.ts";
+
+import { MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
+import { StripeStandIn, signatureOf, stripeSettings } from "../support/stripe.ts";
+
+const RETURN_URL = "https://ai.example.com/credits";
+
+interface List<Row> {
+  data: Row[];
+}
+
+let stripe: StripeStandIn;
+let service: RunningService;
+let admin: AdminClient;
+beforeAll(async () => {
+  stripe = await new StripeStandIn().start();
+  service = await startService({
+    config: { payments: { stripe: stripeSettings(stripe.url, { automaticTax: true }) } },
+  });
+  admin = operator(service);
+}, 180_000);
+afterAll(async () => {
+  await service?.end();
+  await stripe?.close();
+});
+
+async function organization(): Promise<{ id: string; token: string }> {
+  return makeOrganization(service, "0", { scopes: MEMBER_SCOPES });
+}
+
+const checkout = (id: string, amount: unknown, client = admin) =>
+  client.call<{ id: string }>("POST", `/organizations/${id}/checkouts`, { amount, return_url: RETURN_URL });
+
+function deliver(body: string, headers: Record<string, string> = { "stripe-signature": signatureOf(body) }) {
+  const all = { "content-type": "application/json; charset=utf-8", ...headers };
+  return fetch(`${service.url}/webhooks/stripe`, { method: "POST", headers: all, body });
+}
+
+test("an organization buys a package, and its credits arrive with Stripe's event", { timeout: 180_000 }, async () => {
+  const { id } = await organization();
+  const terms = await admin.call<PaymentTerms>("GET", `/organizations/${id}/payment-terms`);
+  expect(terms.body).toMatchObject({
+    offer: {
+      currency: "eur",
+      packages: [
+        { amount: 10, credits: 100 },
+        { amount: 50, credits: 600 },
+      ],
+      free_amount: { least: 5, most: 500 },
+      credits_per_unit: 10,
+    },
+    debt: 0,
+  });
+  const begun = await checkout(id, 50);
+  expect(begun.status).toBe(201);
+  expect(begun.body).toMatchObject({ organization_id: id, amount: 50, currency: "eur", credits: 600 });
+  const form = Object.fromEntries(stripe.forms.at(-1) ?? []);
+  expect(form).toMatchObject({
+    client_reference_id: id,
+    "metadata[tollgate_organization]": id,
+    "payment_intent_data[metadata][tollgate_organization]": id,
+    "automatic_tax[enabled]": "true",
+    "line_items[0][price_data][unit_amount]": "5000",
+    success_url: `${RETURN_URL}?payment=paid`,
+    cancel_url: `${RETURN_URL}?payment=canceled`,
+  });
+  const intent = stripe.pay(begun.body.id);
+  const answer = await deliver(stripe.event("checkout.session.completed", intent));
+  expect([answer.status, await answer.json()]).toEqual([200, { received: true }]);
+  const listed = await admin.call<List<Payment>>("GET", `/organizations/${id}/payments`);
+  expect(listed.body.data).toMatchObject([{ id: intent, status: "paid", amount: 50, credits: 600, granted: 600 }]);
+  stripe.refund(intent, 2_500);
+  expect((await deliver(stripe.event("charge.refunded", intent))).status).toBe(200);
+  const refunded = await admin.call<List<Payment>>("GET", `/organizations/${id}/payments`);
+  expect(refunded.body.data).toMatchObject([{ status: "partially_refunded", refunded: 25, granted: 300, debt: 0 }]);
+  const audit = await admin.call<List<{ action: string; actor: object }>>("GET", `/audit?organization_id=${id}`);
+  expect(audit.body.data.map(({ action }) => action)).toEqual(
+    expect.arrayContaining(["payment.checkout", "payment.book"]),
+  );
+  expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+});
+
+test("a member with a token cannot buy", {
+  timeout: 180_000,
+}, async () => {
+  const [own, other] = [await organization(), await organization()];
+  const member = await signIn(service, own.token);
+  expect((await checkout(own.id, 10, member)).status).toBe(403);
+  expect((await checkout(other.id, 10, member)).status).toBe(403);
+});
+
+test.each([
+  ["below the range", 4.99],
+  ["above the range", 500.01],
+  ["with a third decimal", 10.005],
+  ["of nothing", 0],
+  ["that is a text", "10"],
+])("an amount %s is refused before Stripe is asked", async (_what, amount) => {
+  const { id } = await organization();
+  const { asked } = stripe;
+  expect(await checkout(id, amount)).toMatchObject({ status: 400 });
+  expect(stripe.asked).toBe(asked);
+});
+
+test("an amount in the free range is priced by the rate, also with a decimal that no float has", async () => {
+  const { id } = await organization();
+  expect(await checkout(id, 12.29)).toMatchObject({ status: 201, body: { amount: 12.29, credits: 122.9 } });
+  expect(stripe.forms.at(-1)?.get("line_items[0][price_data][unit_amount]")).toBe("1229");
+});
+
+test.each(["javascript:alert(1)", "https://ai.example.com/?a=1", "/credits"])(
+  "the return URL %s is refused",
+  async (url) => {
+    const { id } = await organization();
+    const body = { amount: 10, return_url: url };
+    expect(await admin.call("POST", `/organizations/${id}/checkouts`, body)).toMatchObject({ status: 400 });
+  },
+);
+
+test("a repeated request with its Idempotency-Key makes one session", async () => {
+  const { id } = await organization();
+  const made = stripe.forms.length;
+  const again = () =>
+    admin.call(
+      "POST",
+      `/organizations/${id}/checkouts`,
+      { amount: 10, return_url: RETURN_URL },
+      { "idempotency-key": `buy ${id}` },
+    );
+  const [first, second] = [await again(), await again()];
+  expect(second.body).toEqual(first.body);
+  expect(stripe.forms.length).toBe(made + 1);
+});
+
+test("a closed organization and the playground cannot buy, and are offered nothing", async () => {
+  const { id } = await organization();
+  await admin.call("POST", `/organizations/${id}/close`, { rest: "lapsed" });
+  for (const closed of [id, "org_playground"]) {
+    expect(await checkout(closed, 10)).toMatchObject({ status: 400 });
+    const terms = await admin.call<PaymentTerms>("GET", `/organizations/${closed}/payment-terms`);
+    expect(terms.body.offer).toBeNull();
+  }
+});
+
+test("while Stripe fails, a checkout is refused by name, without the reason", async () => {
+  const { id } = await organization();
+  stripe.mode = "failing";
+  const answer = await checkout(id, 10);
+  stripe.mode = "ok";
+  expect(answer).toMatchObject({ status: 503, body: { error: { code: "payment_provider_unavailable" } } });
+  expect(JSON.stringify(answer.body)).not.toContain("down");
+  expect(service.output()).toContain("StripeAPIError");
+});
+
+test.each([
+  ["without a signature", "{}", {}, 400],
+  ["with a wrong signature", "{}", { "stripe-signature": "t=1,v1=00" }, 400],
+  ["that is too large", " ".repeat(300_000), { "stripe-signature": "t=1,v1=00" }, 413],
+  ["of another type", "{}", { "content-type": "text/plain" }, 415],
+])("a delivery %s is refused", async (_what, body, headers: Record<string, string>, status) => {
+  expect((await deliver(body, headers)).status).toBe(status);
+});
+
+test("a signed event of another kind, and one of another product, are accepted", async () => {
+  const { id } = await organization();
+  const intent = stripe.pay((await checkout(id, 10)).body.id, { metadata: {} });
+  expect((await deliver(stripe.event("customer.created", "pi_1"))).status).toBe(200);
+  expect((await deliver(stripe.event("checkout.session.completed", intent))).status).toBe(200);
+  expect(service.output()).toContain("this service did not make its session");
+});
+
+test("a command begins a payment and prints its address", { timeout: 180_000 }, async () => {
+  const { id } = await organization();
+  const printed = await service.tollgate("credits", "buy", "10", "--org", id, "--return-url", RETURN_URL);
+  expect(printed).toMatchObject({
+    organizationId: id,
+    credits: 100,
+    url: expect.stringContaining("checkout.stripe.test"),
+  });
+  expect(stripe.forms.at(-1)?.get("success_url")).toBe(`${RETURN_URL}?payment=paid`);
+});
+
+test("without a configuration, nothing can be bought and no event is taken", { timeout: 180_000 }, async () => {
+  const plain = await startService();
+  try {
+    const client = operator(plain);
+    const { id } = await makeOrganization(plain, "0");
+    const terms = await client.call<PaymentTerms>("GET", `/organizations/${id}/payment-terms`);
+    expect(terms.body).toMatchObject({ offer: null, debt: 0 });
+    expect((await client.call("POST", `/organizations/${id}/checkouts`, { amount: 10 })).status).toBe(400);
+    const answer = await fetch(`${plain.url}/webhooks/stripe`, { method: "POST", body: "{}" });
+    expect(answer.status).toBe(404);
+  } finally {
+    await plain.end();
+  }
+});

@@ -1,0 +1,307 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import fc from "fast-check";
+import { Stripe } from "stripe";
+import { v7 } from "uuid";
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import type { HoldTransition } from "../../src/credits/books.ts";
+import type { BookCredits } from "../../src/ledger/commit-queue.ts";
+import { Payments } from "../../src/payments/payments.ts";
+import { StripeApi } from "../../src/payments/stripe.ts";
+import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import type { Store } from "../../src/stores/store.ts";
+import { auditOf, grantOf, holdOf, randomId, releaseOf, settleOf } from "../stores/fixture.ts";
+import { sidesOf } from "../stores/payments.ts";
+import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+import { StripeStandIn, signatureOf, stripeSettings } from "../support/stripe.ts";
+
+const EUR_10 = 1_000;
+const CREDITS = 100_000_000n;
+
+interface Opened {
+  store: Store;
+  close(): Promise<void>;
+}
+
+async function openSqlite(): Promise<Opened> {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-payments-"));
+  const store = await openSqliteStore({ dataDir, role: "service" });
+  return {
+    store,
+    async close() {
+      await store.close();
+      await rm(dataDir, { recursive: true });
+    },
+  };
+}
+
+async function openPostgres(): Promise<Opened> {
+  const database = await createTestDatabase();
+  const store = await openPostgresStore({ url: database.url, role: "service" });
+  return {
+    store,
+    async close() {
+      await store.close();
+      await database.drop();
+    },
+  };
+}
+
+const KINDS = [
+  { kind: "SQLite", open: openSqlite, runs: 1_000, skip: false },
+  { kind: "PostgreSQL", open: openPostgres, runs: 40, skip: !hasPostgres },
+];
+
+describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
+  describe.skipIf(skip)("with a stand-in for Stripe", () => {
+    let opened: Opened;
+    let stripe: StripeStandIn;
+    let api: StripeApi;
+    let logged: { level: string; fields: Record<string, unknown>; text: string }[];
+    beforeAll(async () => {
+      [opened, stripe] = [await open(), await new StripeStandIn().start()];
+      api = apiOf(stripe);
+    }, 60_000);
+    afterAll(async () => {
+      await stripe.close();
+      await opened.close();
+    });
+    beforeEach(() => {
+      stripe.mode = "ok";
+      logged = [];
+    });
+    const book: BookCredits = async (transition) =>
+      (await opened.store.books.apply("durable", [transition]))[0] as never;
+    const note = (level: string) => (fields: object, text: string) =>
+      void logged.push({ level, fields: fields as Record<string, unknown>, text });
+    const log = { debug() {}, info: note("info"), warn: note("warn"), error: note("error") };
+    const paymentsOf = (over: { book?: BookCredits; api?: StripeApi } = {}) => {
+      const { accounts, payments: rows } = opened.store;
+      return new Payments({ api, rows, accounts, book, log, clock: Date.now, newId: () => v7(), ...over });
+    };
+    const organization = async (status: "active" | "closed" = "active") => {
+      const id = randomId("org");
+      await opened.store.accounts.insertOrganization({ id, name: "Acme", kind: "standard", createdAtMs: Date.now() });
+      if (status === "closed") {
+        const { accounts } = opened.store;
+        await accounts.changeOrganization(id, { status, pausesAllowances: true }, () => auditOf(id, id));
+      }
+      return id;
+    };
+    const sessionOf = async (organizationId: string, price = BigInt(EUR_10)) => {
+      return (await api.createSession({ organizationId, price, credits: CREDITS, returnUrl: "http://127.0.0.1/a" })).id;
+    };
+    const deliver = (payments: Payments, body: string, signature = signatureOf(body)) =>
+      payments.receive(Buffer.from(body), signature);
+    const completed = (intent: string) => stripe.event("checkout.session.completed", intent);
+    const rowsOf = (organizationId: string) =>
+      opened.store.payments.list({ organizationId, before: null, limit: 1_000 });
+    const balance = (organizationId: string) => opened.store.books.balance(organizationId);
+    const expectSound = async (organizationId: string) => {
+      expect((await opened.store.books.verify(organizationId)).violations).toEqual([]);
+      const sides = sidesOf(await rowsOf(organizationId));
+      expect(sides.in).toBe(sides.out);
+    };
+
+    test("a paid session is granted once, however often and at once its events arrive", async () => {
+      const organizationId = await organization();
+      const intent = stripe.pay(await sessionOf(organizationId));
+      const payments = [paymentsOf(), paymentsOf()];
+      const body = completed(intent);
+      await Promise.all([0, 1, 0, 1, 0].map((index) => deliver(payments[index] as Payments, body)));
+      await deliver(paymentsOf(), stripe.event("checkout.session.async_payment_succeeded", intent));
+      expect(await balance(organizationId)).toMatchObject({ granted: CREDITS });
+      expect(await rowsOf(organizationId)).toMatchObject([{ id: intent, amount: 1_000n, currency: "eur", grants: 1 }]);
+      await expectSound(organizationId);
+    });
+
+    test("a session that is not paid yet grants nothing until it is", async () => {
+      const organizationId = await organization();
+      const session = await sessionOf(organizationId);
+      const intent = stripe.pay(session, { payment_status: "unpaid" });
+      await deliver(paymentsOf(), completed(intent));
+      expect(await balance(organizationId)).toMatchObject({ granted: 0n });
+      stripe.pay(session);
+      await deliver(paymentsOf(), stripe.event("checkout.session.async_payment_succeeded", intent));
+      expect(await balance(organizationId)).toMatchObject({ granted: CREDITS });
+    });
+
+    test("taxes that are added to the price change neither the credits nor their share of a refund", async () => {
+      const organizationId = await organization();
+      const intent = stripe.pay(await sessionOf(organizationId), { amount_total: 1_190 });
+      stripe.refund(intent, 595);
+      await deliver(paymentsOf(), stripe.event("charge.refunded", intent));
+      expect(await rowsOf(organizationId)).toMatchObject([{ credits: CREDITS, returned: CREDITS / 2n }]);
+      await expectSound(organizationId);
+    });
+
+    test.each([
+      ["without a signature of this endpoint", (body: string) => signatureOf(body, "whsec_of_another")],
+      [
+        "that is older than five minutes",
+        (body: string) => signatureOf(body, undefined, Math.floor(Date.now() / 1000) - 301),
+      ],
+      ["with a malformed signature", () => "t=1,v1="],
+      ["whose body was changed", (body: string) => signatureOf(`${body} `)],
+    ])("a delivery %s is refused before Stripe is asked", async (_what, signature) => {
+      const organizationId = await organization();
+      const body = completed(stripe.pay(await sessionOf(organizationId)));
+      const asked = stripe.asked;
+      await expect(deliver(paymentsOf(), body, signature(body))).rejects.toMatchObject({
+        status: 400,
+        param: "Stripe-Signature",
+      });
+      expect(stripe.asked).toBe(asked);
+      expect(await balance(organizationId)).toMatchObject({ granted: 0n });
+    });
+
+    const otherMetadata = { tollgate_organization: "org_x", tollgate_credits: "9" };
+    test.each<[string, RegExp, Record<string, unknown>, ((intent: string) => string)?]>([
+      ["has a live session", /other mode/, { livemode: true }],
+      ["was paid in another currency", /usd instead of eur/, { currency: "usd" }],
+      ["was paid in part", /999 were paid/, { amount_total: 999 }],
+      ["was not made by this service", /did not make/, { metadata: {} }],
+      ["has other metadata", /metadata/, { metadata: otherMetadata }],
+      ["is of live mode", /other mode/, {}, (intent) => stripe.event("charge.refunded", intent, { livemode: true })],
+      ["names no payment", /names no PaymentIntent/, {}, () => stripe.event("refund.created", "pi_?!")],
+      ["is unknown to Stripe", /did not make/, {}, () => stripe.event("refund.created", "pi_unknown")],
+    ])(
+      "a payment that %s is named in the log, and books nothing",
+      async (_what, reason, changes, bodyOf = completed) => {
+        const organizationId = await organization();
+        await deliver(paymentsOf(), bodyOf(stripe.pay(await sessionOf(organizationId), changes)));
+        expect(logged.map(({ fields }) => fields.reason)).toEqual([expect.stringMatching(reason)]);
+        expect(await rowsOf(organizationId)).toEqual([]);
+      },
+    );
+
+    test("a payment of an unknown organization is named in the log, and books nothing", async () => {
+      const intent = stripe.pay(await sessionOf("org_unknown"));
+      await deliver(paymentsOf(), completed(intent));
+      expect(logged).toMatchObject([
+        { level: "error", fields: { paymentId: intent, reason: "there is no organization org_unknown" } },
+      ]);
+      expect(await opened.store.payments.find(intent)).toBeUndefined();
+    });
+
+    test("a payment of a closed organization is withheld, and the operator is told", async () => {
+      const organizationId = await organization("closed");
+      const intent = stripe.pay(await sessionOf(organizationId));
+      await deliver(paymentsOf(), completed(intent));
+      expect(await rowsOf(organizationId)).toMatchObject([{ withheld: CREDITS, granted: 0n }]);
+      expect(logged.at(-1)).toMatchObject({ level: "error", fields: { paymentId: intent } });
+      const events = await opened.store.events.unroutedEvents(10_000);
+      expect(events).toContainEqual(expect.objectContaining({ kind: "payment.withheld", organizationId }));
+      stripe.refund(intent, EUR_10);
+      await deliver(paymentsOf(), stripe.event("charge.refunded", intent));
+      expect(await rowsOf(organizationId)).toMatchObject([{ withheld: 0n, returned: CREDITS, debt: 0n }]);
+      await expectSound(organizationId);
+    });
+
+    test("an inquiry takes nothing back, a dispute does until it is won", async () => {
+      const organizationId = await organization();
+      const intent = stripe.pay(await sessionOf(organizationId));
+      await deliver(paymentsOf(), completed(intent));
+      stripe.dispute(intent, EUR_10, "warning_needs_response");
+      await deliver(paymentsOf(), stripe.event("charge.dispute.created", intent));
+      expect(await balance(organizationId)).toMatchObject({ available: CREDITS });
+      stripe.dispute(intent, EUR_10);
+      await deliver(paymentsOf(), stripe.event("charge.dispute.funds_withdrawn", intent));
+      expect(await balance(organizationId)).toMatchObject({ available: 0n });
+      stripe.endDisputes(intent, "won");
+      await deliver(paymentsOf(), stripe.event("charge.dispute.funds_reinstated", intent));
+      expect(await balance(organizationId)).toMatchObject({ available: CREDITS });
+      await expectSound(organizationId);
+    });
+
+    test.each(["failing", "silent", "odd", "closing"] as const)(
+      "while Stripe is %s, nothing is booked and the delivery fails, so that Stripe repeats it",
+      { timeout: 180_000 },
+      async (mode) => {
+        const organizationId = await organization();
+        const body = completed(stripe.pay(await sessionOf(organizationId)));
+        const hasty = paymentsOf({ api: apiOf(stripe, 300) });
+        stripe.mode = mode;
+        await expect(deliver(hasty, body)).rejects.toMatchObject({ code: "payment_provider_unavailable", status: 503 });
+        expect(await rowsOf(organizationId)).toEqual([]);
+        stripe.mode = "ok";
+        await deliver(hasty, body);
+        expect(await balance(organizationId)).toMatchObject({ granted: CREDITS });
+      },
+    );
+
+    test(`${runs} random orders of deliveries, repeats, crashes and spending keep the books`, {
+      timeout: 1_200_000,
+    }, async () => {
+      await fc.assert(
+        fc.asyncProperty(fc.array(STEP, { minLength: 3, maxLength: 14 }), async (steps) => {
+          const organizationId = await organization();
+          await opened.store.books.apply("durable", [grantOf(organizationId, 7_000_000n)]);
+          const intents: string[] = [];
+          const holds: HoldTransition[] = [];
+          const waiting: string[] = [];
+          const anyOf = <One>(list: readonly One[], of: number) => list[of % Math.max(1, list.length)];
+          for (const step of steps) {
+            const intent = anyOf(intents, step.of);
+            if (step.do === "pay") {
+              const paid = stripe.pay(await sessionOf(organizationId));
+              intents.push(paid);
+              waiting.push(completed(paid));
+            } else if (step.do === "hold") {
+              const hold = holdOf(organizationId, BigInt(step.amount) * 1_000_000n);
+              const [held] = await opened.store.books.apply("holds", [hold]);
+              if (held.outcome === "held") holds.push(hold);
+            } else if (step.do === "end") {
+              const [hold] = holds.splice(step.of % Math.max(1, holds.length), 1);
+              const isSettled = step.amount % 2 === 0;
+              if (hold)
+                await opened.store.books.apply("durable", [
+                  isSettled ? settleOf(hold, Number(hold.most)) : releaseOf(hold),
+                ]);
+            } else if (step.do === "deliver") {
+              const body = anyOf(waiting, step.of);
+              if (body !== undefined)
+                await deliver(step.amount % 3 === 0 ? crashing() : paymentsOf(), body).catch(ifCrashed);
+            } else if (intent !== undefined) {
+              if (step.do === "refund") stripe.refund(intent, step.amount * 10);
+              if (step.do === "failRefund") stripe.setRefunded(intent, 0);
+              if (step.do === "dispute") stripe.dispute(intent, step.amount * 10);
+              if (step.do === "endDispute") stripe.endDisputes(intent, step.amount % 2 === 0 ? "won" : "lost");
+              waiting.push(stripe.event(step.do === "refund" ? "charge.refunded" : "charge.dispute.updated", intent));
+            }
+            const sides = sidesOf(await rowsOf(organizationId));
+            expect(sides.in).toBe(sides.out);
+          }
+          // In the end Stripe has delivered everything, in any order.
+          for (const body of waiting.toReversed()) await deliver(paymentsOf(), body);
+          const rows = await rowsOf(organizationId);
+          expect(rows.map(({ id }) => id).sort()).toEqual(intents.toSorted());
+          await expectSound(organizationId);
+        }),
+        { numRuns: runs },
+      );
+    });
+
+    /** Payments of a process that dies after its commit: Stripe gets no answer. */
+    const crashing = () =>
+      paymentsOf({
+        book: async (transition) => {
+          await book(transition);
+          throw new Error("crashed");
+        },
+      });
+    const ifCrashed = (error: Error) => expect(error.message).toBe("crashed");
+  });
+});
+
+function apiOf(stripe: StripeStandIn, questionMs = 60_000): StripeApi {
+  return new StripeApi({ Client: Stripe, settings: stripeSettings(stripe.url), proxyVariables: {}, questionMs });
+}
+
+const STEP = fc.record({
+  do: fc.constantFrom("pay", "deliver", "deliver", "refund", "failRefund", "dispute", "endDispute", "hold", "end"),
+  of: fc.nat(9),
+  amount: fc.integer({ min: 1, max: 100 }),
+});
