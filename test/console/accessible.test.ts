@@ -15,6 +15,7 @@ import {
   send,
   startService,
 } from "../support/service.ts";
+import { stripeSettings } from "../support/stripe.ts";
 import { closeDialog, OPENINGS } from "./openings.ts";
 
 type Address = (typeof PAGE_PATHS)[number];
@@ -47,7 +48,14 @@ describe.skipIf(!hasBrowser)(
     beforeAll(async () => {
       [browser, service] = await Promise.all([
         launchBrowser(),
-        startService({ config: { playground: { openToGuests: true }, warnings: { allowPrivateAddresses: true } } }),
+        startService({
+          config: {
+            playground: { openToGuests: true },
+            warnings: { allowPrivateAddresses: true },
+            // Nothing is asked of Stripe.
+            payments: { stripe: stripeSettings("http://127.0.0.1:9") },
+          },
+        }),
       ]);
       admin = await adminTokenOf(service);
       organization = await makeOrganization(service, "50", { name: "web app", scopes: MEMBER_SCOPES });

@@ -91,6 +91,14 @@ const OF_ORGANIZATIONS: Opening[] = [
       }),
     },
     {
+      file: "pages/organizations/payments.tsx",
+      open: pressing("Buy credits", async (dialog) => {
+        await dialog.getByLabel("Amount", { exact: true }).selectOption("other");
+        await dialog.getByLabel("Other amount in EUR").fill("1");
+        await refused(dialog, "Continue to payment");
+      }),
+    },
+    {
       file: "pages/organizations/allowances.tsx",
       open: pressing("Add allowance", (dialog) => refused(dialog, "Add allowance")),
     },

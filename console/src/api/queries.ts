@@ -10,6 +10,7 @@ import type {
   Organization,
   Overview,
   PageOf,
+  PaymentTerms,
   Receiver,
   RequestDetail,
   RequestSummary,
@@ -61,6 +62,14 @@ export const organization = (id: string) =>
   queryOptions({
     queryKey: ["organizations", "one", id],
     queryFn: ({ signal }) => read<Organization>(`/admin/v1/organizations/${encodeURIComponent(id)}`, signal),
+    refetchInterval: FIGURES_MS,
+  });
+
+export const paymentTerms = (organizationId: string) =>
+  queryOptions({
+    queryKey: ["organizations", "payment-terms", organizationId],
+    queryFn: ({ signal }) =>
+      read<PaymentTerms>(`/admin/v1/organizations/${encodeURIComponent(organizationId)}/payment-terms`, signal),
     refetchInterval: FIGURES_MS,
   });
 

@@ -28,6 +28,11 @@ export function formatAmount(credits: number): string {
   return amount.format(credits);
 }
 
+/** Formats an amount of money with the code of its currency. */
+export function formatMoney(value: number, currency: string): string {
+  return new Intl.NumberFormat(LOCALE, { style: "currency", currency, currencyDisplay: "code" }).format(value);
+}
+
 /** Formats a change of a balance with its sign. */
 export function formatChange(credits: number): string {
   const sign = credits > 0 ? "+" : credits < 0 ? "−" : "";

@@ -73,6 +73,7 @@ const TITLES: Record<string, string> = {
   rate_limit_exceeded: "Too many requests",
   not_found: "Not found",
   store_unavailable: "Database unavailable",
+  payment_provider_unavailable: "Payment provider unavailable",
   upstream_unavailable: "Provider unavailable",
   upstream_timeout: "Provider timeout",
   upstream_rejected: "Rejected by the provider",

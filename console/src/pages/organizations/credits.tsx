@@ -14,6 +14,7 @@ import { Allowances } from "./allowances.tsx";
 import { GrantForm, RefundForm, RequestForm, RevokeForm } from "./booking-forms.tsx";
 import { Budgets } from "./budgets.tsx";
 import { Grants } from "./grants.tsx";
+import { Payments } from "./payments.tsx";
 import { Statement } from "./statement.tsx";
 
 /** Credits page of an organization's people, who can ask for credits. */
@@ -79,6 +80,7 @@ export function CreditsSection({ organization, mayChange }: CreditsSectionProps)
           onRevoke={mayChange ? (grant) => setOpenDialog({ what: "revoke", grant }) : undefined}
         />
       </Card>
+      <Payments organization={organization} />
       <Allowances organization={organization} mayChange={mayChange} />
       {openDialog?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
       {openDialog?.what === "credit" && <RefundForm organization={organization} onClose={close} />}
