@@ -6,7 +6,6 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import packageJson from "../package.json" with { type: "json" };
 import { runTollgate, type Started, startTollgate } from "./support/command-line.ts";
 import { ROOT } from "./support/documents.ts";
 import { createTestDatabase, hasPostgres } from "./support/postgres.ts";
@@ -183,15 +182,12 @@ describe("a start", () => {
     const names = ["@ai-sdk/anthropic", "google-auth-library", "@redis/client", "@opentelemetry/sdk-metrics"];
     const service = start([], { NODE_OPTIONS: asModule(without(names)) });
     const missing = (await service.prints(CURL)).split("\n").filter((line) => line.startsWith("Missing "));
-    const command = (...packages: (keyof typeof packageJson.optionalDependencies)[]) => {
-      const versions = packages.map((name) => `${name}@${packageJson.optionalDependencies[name]}`);
-      return `npm install --prefix ${ROOT} ${versions.join(" ")}`;
-    };
+    const command = `node ${ROOT}/scripts/ensure-installed.js`;
     expect(missing).toEqual([
-      `Missing       providers of kind anthropic: ${command("@ai-sdk/anthropic")}`,
-      `Missing       providers of kind google-vertex: ${command("google-auth-library")}`,
-      `Missing       metrics and telemetry: ${command("@opentelemetry/sdk-metrics")}`,
-      `Missing       limits shared in Redis: ${command("@redis/client")}`,
+      `Missing       providers of kind anthropic: ${command}`,
+      `Missing       providers of kind google-vertex: ${command}`,
+      `Missing       metrics and telemetry: ${command}`,
+      `Missing       limits shared in Redis: ${command}`,
     ]);
   });
 
@@ -200,9 +196,7 @@ describe("a start", () => {
     const { code, stderr } = await start([], environment).ended;
     expect([code, stderr]).toEqual([
       1,
-      expect.stringContaining(
-        "the kind anthropic needs the package @ai-sdk/anthropic, which is not installed: npm install",
-      ),
+      expect.stringContaining("the kind anthropic needs the package @ai-sdk/anthropic, which is not installed: node "),
     ]);
   });
 

@@ -10,12 +10,12 @@ test("Every optional package is found where it is installed, and one that is not
 
 test("The command that installs packages names their tested versions and the folder of the installation.", () => {
   const version = packageJson.optionalDependencies["@redis/client"];
-  expect(installCommand(["@redis/client"])).toBe(`npm install @redis/client@${version}`);
-  expect(installCommand(["@redis/client"], "/opt/tollgate")).toBe(
-    `npm install --prefix /opt/tollgate @redis/client@${version}`,
+  const names = ["@redis/client"];
+  expect(installCommand(names, undefined, "/opt/tollgate")).toBe(`npm install @redis/client@${version}`);
+  expect(installCommand(names, "'/opt/tollgate'", "/opt/tollgate")).toBe(
+    `npm install --prefix '/opt/tollgate' @redis/client@${version}`,
   );
-  expect(notInstalledText(["@redis/client"])).toContain(
-    "the package @redis/client, which is not installed: npm install",
-  );
+  const inClone = `node ${installationFolder()}/scripts/ensure-installed.js`;
+  expect(notInstalledText(names)).toBe(`the package @redis/client, which is not installed: ${inClone}`);
   expect(import.meta.filename.startsWith(installationFolder())).toBe(true);
 });

@@ -1,4 +1,6 @@
+import { existsSync } from "node:fs";
 import { createRequire } from "node:module";
+import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import packageJson from "../../package.json" with { type: "json" };
 
@@ -18,8 +20,11 @@ export function missingOf(names: readonly string[]): string[] {
   });
 }
 
-/** Returns the command that installs optional packages in the tested versions; `prefix` is a folder in quotes of the shell. */
-export function installCommand(names: readonly string[], prefix?: string): string {
+/** Returns the command that installs optional packages in the tested versions; `prefix` is the folder in quotes of the shell. */
+export function installCommand(names: readonly string[], prefix?: string, folder = installationFolder()): string {
+  const script = "scripts/ensure-installed.js";
+  // In a clone, npm on an old Node would leave them out again.
+  if (existsSync(join(folder, script))) return `node ${prefix ?? folder}/${script}`;
   const flag = prefix === undefined ? [] : ["--prefix", prefix];
   return ["npm install", ...flag, ...names.map((name) => `${name}@${VERSIONS[name]}`)].join(" ");
 }

