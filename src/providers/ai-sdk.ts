@@ -62,6 +62,10 @@ async function complete(upstream: Upstream, call: ProviderCall): Promise<Provide
   const { request, prompt, signal, room } = call;
   signal.throwIfAborted();
   const { options, ignored } = toCall(wire, request, caching, prompt as AiSdkPrompt | undefined);
+  if (call.requestId !== undefined && wire.identify !== undefined) {
+    const own = { ...options.providerOptions?.[wire.metadataKey], ...wire.identify(call.requestId) };
+    options.providerOptions = { ...options.providerOptions, [wire.metadataKey]: own };
+  }
   const headers = identityHeaders(upstream.settings, call);
   const scrub = scrubFor(request, upstream.scrub);
   const http = new CallFetch({ ...upstream, scrub }, signal, { headers, closing: wire.closing, room });

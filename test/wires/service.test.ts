@@ -46,6 +46,16 @@ const ask = (kind: string, fields: object = {}) => {
   return send(service, "/v1/chat/completions", token, { model: `by-${kind}`, messages, ...fields });
 };
 
+test.each(MODES)("Bedrock's logs get the id of a request as its metadata; streamed: %s", async (stream) => {
+  const bedrock = FIXTURES.find(({ kind }) => kind === "bedrock") as (typeof FIXTURES)[number];
+  upstream.answer(scripted(bedrock, bedrock.text, stream));
+  const response = await ask("bedrock", { stream, metadata: { customer: "secret" } });
+  await response.text();
+  const body = upstream.requests[0]?.body as { requestMetadata?: unknown };
+  expect(body.requestMetadata).toEqual({ tollgate_request_id: response.headers.get("x-request-id") });
+  expect(JSON.stringify(body)).not.toContain("secret");
+});
+
 describe.each(FIXTURES)("$kind", (fixture) => {
   const { kind } = fixture;
 

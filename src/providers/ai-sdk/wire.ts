@@ -67,6 +67,8 @@ export interface Wire {
   closing?: string;
   /** Reads the parts of the usage, such as audio tokens, from the unparsed counters, if the package does not pass them on. */
   partsOf?(raw: unknown): UpstreamUsage;
+  /** Returns the package's own options that carry our id of the request to the upstream's log. Absent: it has no field for it. */
+  identify?(requestId: string): SharedV4ProviderOptions[string];
   /** Counts the searches of an answer by the package's metadata. Absent if the upstream is asked for none. */
   searchesIn?(metadata: unknown): number;
 }

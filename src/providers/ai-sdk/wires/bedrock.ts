@@ -72,6 +72,8 @@ export const bedrock: Wire = {
       CACHES_MARKED.test(model) ? { bedrock: { cachePoint: { type: "default", ...(ttl && { ttl }) } } } : undefined,
   },
   metadataKey: "bedrock",
+  // "Per-request metadata tagging" in Bedrock's user guide: the model invocation logs have it.
+  identify: (requestId) => ({ requestMetadata: { tollgate_request_id: requestId } }),
   reasoning: { ...CLAUDE_REASONING, encryptedAs: ["redactedContent", "redactedData"] },
   // Writes that are kept for an hour cost more ("CacheDetail" in the reference of the API).
   partsOf(raw) {
