@@ -158,6 +158,6 @@ test("the costs of providers are summed up with the charges of their requests", 
   nowMs = day + DAY_MS + 2 * HOUR_MS;
   await days.sumUp();
   const stored = await sums(newDays());
-  expect(stored.map(({ dimension }) => dimension).sort()).toEqual(["model", "organization", "token"]);
+  expect(stored.map(({ dimension }) => dimension).sort()).toEqual(["model", "organization", "route", "token"]);
   for (const row of stored) expect(row).toMatchObject(expected);
 });

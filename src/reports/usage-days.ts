@@ -12,7 +12,7 @@ export interface UsageDaysOptions {
   books: Pick<Books, "recordBalance">;
   /** Milliseconds since 1970. */
   clock: () => number;
-  log: Log;
+  log: Pick<Log, "warn">;
 }
 
 const EVERY_MS = 600_000;
@@ -143,6 +143,7 @@ export class UsageDays {
     const range = { organizationId, days: done };
     const parts = [
       rows.byDay("model", range),
+      rows.byDay("route", range),
       rows.byDay("first_token", range),
       rows.together("token", range),
       rows.together("organization", range),
@@ -207,9 +208,10 @@ export class UsageTally {
 
   add(sums: readonly RequestSum[]): void {
     for (const sum of sums) {
-      const { organizationId, tokenId, model, bucket } = sum;
+      const { organizationId, tokenId, model, route, bucket } = sum;
       for (const owner of [organizationId, ALL_ORGANIZATIONS]) {
         this.#addTo(owner, "model", model, sum);
+        this.#addTo(owner, "route", route, sum);
         this.#addTo(owner, "token", tokenId, sum);
         if (bucket !== null) this.#addTo(owner, "first_token", String(bucket), sum);
       }

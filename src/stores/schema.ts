@@ -314,10 +314,10 @@ export const USAGE_COUNTS = {
 export const USAGE_DAY = declareTable("usage_day", ["organizationId", "dimension", "day", "name"], {
   /** `*` for all. */
   organizationId: requiredText("organization_id"),
-  dimension: oneOf("dimension", ["model", "token", "organization", "first_token"]),
+  dimension: oneOf("dimension", ["model", "route", "token", "organization", "first_token"]),
   /** Its first millisecond, in UTC. */
   day: number("day"),
-  /** The model, the token, the organization, or the bucket. */
+  /** The model, the route, the token, the organization, or the bucket. */
   name: requiredText("name"),
   ...USAGE_COUNTS,
 });

@@ -215,7 +215,8 @@ async function sumUp(subject: Subject, organizationId: string, tokenId: string):
   const { books, usage } = subject.store;
   const beganMs = Date.now() - 3 * DAY_MS;
   const hold = holdOf(organizationId, 10n);
-  const facts = factsOf(organizationId, { holdId: v7({ msecs: beganMs }), tokenId });
+  // The route has another name than the model: a sum by the one is no sum by the other.
+  const facts = factsOf(organizationId, { holdId: v7({ msecs: beganMs }), tokenId, upstream: "sandbox/echo-1" });
   await subject.held({ ...hold, facts });
   const trace = { isStreamed: true, firstTokenMs: 70, attempts: null, failure: null, providerResponseId: null };
   await subject.one({ ...settleOf({ facts }, 5), trace: { ...trace, providerCost: "0.25" } });

@@ -26,7 +26,7 @@ function sumCase(subject: Subject): void {
     return subject.held({ ...holdOf(organizationId, 50n), facts: factsOf(organizationId, { holdId, ...facts }) });
   };
 
-  test("requests of a period are added up by organization, token, model and time to the first token", async () => {
+  test("requests of a period are added up by organization, token, model, route and time to the first token", async () => {
     const [first, second] = [await subject.organization(1_000n), await subject.organization(1_000n)];
     const shop = { tokenId: "tok_a", model: "m/a" };
     for (const [output, firstTokenMs] of [
@@ -44,8 +44,8 @@ function sumCase(subject: Subject): void {
     const sums = await subject.store.usage.requests(DAY, DAY + HOUR_MS);
     const bucketOf = (timeMs: number) => FIRST_TOKEN_BOUNDS_MS.findIndex((bound) => timeMs < bound);
     const common = { ...NO_USAGE, open: 0 };
-    const ofFirst = { ...common, organizationId: first, ...shop };
-    const ofSecond = { organizationId: second, tokenId: "tok_b", model: "m/b", bucket: null };
+    const ofFirst = { ...common, organizationId: first, ...shop, route: "sandbox/echo" };
+    const ofSecond = { organizationId: second, tokenId: "tok_b", model: "m/b", route: "sandbox/echo", bucket: null };
     expect(sums.length).toBe(4);
     expect(sums).toEqual(
       expect.arrayContaining([

@@ -12,11 +12,12 @@ import { equal, join, raw, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
 import { firstRequestId, type IdRange } from "./requests.ts";
 
-/** Requests of one organization, token, model and bucket, as a query adds them up. */
+/** Requests of one organization, token, model, route and bucket, as a query adds them up. */
 const REQUEST_SUM = declareTable("request_sum", [], {
   organizationId: requiredText("organization_id"),
   tokenId: requiredText("token_id"),
   model: requiredText("model"),
+  route: requiredText("route"),
   /** Index of the time to the first chunk in `FIRST_TOKEN_BOUNDS_MS`; null if there was none. */
   bucket: nullable(number("bucket")),
   ...USAGE_COUNTS,
@@ -46,7 +47,7 @@ export function usageRows(database: Database) {
 function requestSums(database: Database) {
   return {
     /**
-     * Adds up the requests that began in a period, by organization, token, model and bucket. A combination may come
+     * Adds up the requests that began in a period, by organization, token, model, route and bucket. A combination may come
      * several times.
      */
     async requests(fromMs: number, toMs: number): Promise<RequestSum[]> {
@@ -67,7 +68,7 @@ function requestSums(database: Database) {
 /** Reads requests by key, organization by organization: a period is a range of ids. */
 function endedQuery({ from, to }: IdRange) {
   return sql`
-    select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, count(*) as requests,
+    select request.organization_id, request.token_id, request.model, request.upstream as route, ${BUCKET} as bucket, count(*) as requests,
       ${sum("case when request.failure is null then 0 else 1 end")} as errors, ${sum("request.cost")} as charged,
       ${sum("request.input_tokens")} as input_tokens,
       ${sum("request.output_tokens")} as output_tokens,
@@ -76,13 +77,13 @@ function endedQuery({ from, to }: IdRange) {
       max(request.ended_at) as booked_at
     from organization cross join request
     where request.organization_id = organization.id and request.id >= ${from} and request.id < ${to}
-    group by request.organization_id, request.token_id, request.model, bucket`;
+    group by request.organization_id, request.token_id, request.model, request.upstream, bucket`;
 }
 
 /** Adds up the differences of late settlements, at the time of their requests. Their providers' costs are in JSON text. */
 function lateQuery({ from, to }: IdRange) {
   return sql`
-    select request.organization_id, request.token_id, request.model, ${BUCKET} as bucket, 0 as requests, 0 as errors,
+    select request.organization_id, request.token_id, request.model, request.upstream as route, ${BUCKET} as bucket, 0 as requests, 0 as errors,
       ${sum("late.amount")} as charged,
       ${sum("late.input_tokens")} as input_tokens,
       ${sum("late.output_tokens")} as output_tokens, cast(0 as bigint) as provider_cost,
@@ -91,7 +92,7 @@ function lateQuery({ from, to }: IdRange) {
     join request on request.organization_id = late.organization_id and request.id = late.hold_id
     where late.organization_id = organization.id and late.hold_id >= ${from} and late.hold_id < ${to}
       and late.kind = 'late_settlement'
-    group by request.organization_id, request.token_id, request.model, bucket`;
+    group by request.organization_id, request.token_id, request.model, request.upstream, bucket`;
 }
 
 /**
@@ -105,6 +106,7 @@ export function differencesOfDay(day: number, bookedMs: number): Sql {
     with sums as (${endedQuery(range)} union all ${lateQuery(range)})
     select organization_id, dimension, name from (
       select organization_id, 'model' as dimension, model as name, ${counts} from sums
+      union all select organization_id, 'route', route, ${counts} from sums
       union all select organization_id, 'token', token_id, ${counts} from sums
       union all select organization_id, 'first_token', cast(bucket as text), ${counts} from sums where bucket is not null
       union all select organization_id, dimension, usage_day.name, ${negative}
@@ -123,10 +125,10 @@ function sum(expression: string) {
 async function openSums(database: Database, { from, to }: IdRange): Promise<RequestSum[]> {
   const rows = await database.readRows(HOLD)`select * from hold where id >= ${from} and id < ${to}`;
   return rows.map(({ organizationId, tokenId, details }) => {
-    const { model, charge } = details;
+    const { model, upstream: route, charge } = details;
     const { input, output } = tokenTotals(decodeLines(charge).tokens);
     const counts = { ...NO_USAGE, requests: 1, inputTokens: input, outputTokens: output };
-    return { organizationId, tokenId, model, bucket: null, open: 1, ...counts };
+    return { organizationId, tokenId, model, route, bucket: null, open: 1, ...counts };
   });
 }
 
@@ -155,7 +157,7 @@ function days({ read, readRows, write }: Database) {
       await write([sql`${USAGE_DAY_DONE.insert({ day, doneAtMs: nowMs })} on conflict do nothing`]);
     },
     /** Returns the stored sums day by day. */
-    byDay: (dimension: "model" | "first_token", range: UsageRange): Promise<UsageDayRow[]> =>
+    byDay: (dimension: "model" | "route" | "first_token", range: UsageRange): Promise<UsageDayRow[]> =>
       readRows(USAGE_DAY)`select * ${within(range, dimension)}`,
     /** Returns the stored sums over all days of a range; `day` is the first of them. */
     together: (dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> =>

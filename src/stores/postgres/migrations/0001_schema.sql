@@ -526,7 +526,7 @@ CREATE INDEX delivery_created_at ON delivery (created_at, id);
 -- or by the time to the first piece of the answer. The books do not depend on it.
 CREATE TABLE usage_day (
   organization_id   text COLLATE "C" NOT NULL,
-  dimension         text COLLATE "C" NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
+  dimension         text COLLATE "C" NOT NULL CHECK (dimension IN ('model', 'route', 'token', 'organization', 'first_token')),
   day               bigint NOT NULL,
   name              text COLLATE "C" NOT NULL,
   requests          bigint NOT NULL,

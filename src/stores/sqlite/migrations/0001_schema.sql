@@ -529,7 +529,7 @@ CREATE INDEX delivery_created_at ON delivery (created_at, id);
 -- or by the time to the first piece of the answer. The books do not depend on it.
 CREATE TABLE usage_day (
   organization_id   TEXT NOT NULL,
-  dimension         TEXT NOT NULL CHECK (dimension IN ('model', 'token', 'organization', 'first_token')),
+  dimension         TEXT NOT NULL CHECK (dimension IN ('model', 'route', 'token', 'organization', 'first_token')),
   day               INTEGER NOT NULL,
   name              TEXT NOT NULL,
   requests          INTEGER NOT NULL,
