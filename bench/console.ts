@@ -127,7 +127,13 @@ await fill(dataDir, server?.url);
 const store = await open();
 try {
   const days = new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console });
-  const overviews = new Overviews({ rows: store.usage, refusals: store.refusals, days, clock: Date.now });
+  const overviews = new Overviews({
+    rows: store.usage,
+    refusals: store.refusals,
+    days,
+    clock: Date.now,
+    perDollar: () => "1",
+  });
   const startedMs = performance.now();
   await days.sumUp();
   console.log(

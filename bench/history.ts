@@ -148,7 +148,13 @@ async function measure(place: Place): Promise<void> {
   console.log(`| statement page with its opening balance | ${await timed(whole)} |`);
   const toDay = dayStart(Date.now());
   const days = new UsageDays({ rows: store.usage, books, clock: Date.now, log: console });
-  const overviews = new Overviews({ rows: store.usage, refusals: store.refusals, days, clock: Date.now });
+  const overviews = new Overviews({
+    rows: store.usage,
+    refusals: store.refusals,
+    days,
+    clock: Date.now,
+    perDollar: () => "1",
+  });
   const range = { forOperator: true, fromDay: toDay - 29 * DAY_MS, toDay };
   const overview = () => overviews.overview({ organizationId: ORGANIZATION, ...range });
   console.log(`| overview of 30 days | ${await timed(overview)} |`);

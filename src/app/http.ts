@@ -185,7 +185,10 @@ function adminServices(
     requests: requestsOver({ holds: store.requests, refusals: store.refusals, conversations }),
     conversations,
     statements: new Statements(store.books),
-    overviews: new Overviews({ rows: store.usage, refusals: store.refusals, days: usageDays, clock }),
+    overviews: new Overviews({
+      ...{ rows: store.usage, refusals: store.refusals, days: usageDays, clock },
+      perDollar: () => live.config.credits.perDollar,
+    }),
     resumptions,
   };
 }

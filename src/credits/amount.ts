@@ -77,6 +77,18 @@ export function formatDecimal(value: bigint, digits: number): string {
   return `${sign}${text.slice(0, point)}${fraction === "" ? "" : `.${fraction}`}`;
 }
 
+/** Formats dollars, as integers of `10^-PROVIDER_COST_DIGITS`, as an exact decimal text. */
+export function dollarText(amount: bigint): string {
+  return formatDecimal(amount, PROVIDER_COST_DIGITS);
+}
+
+/** Converts micro-credits to dollars, as `dollarText` takes them. `perDollar` is the decimal text of the configuration. */
+export function dollarsFromMicro(amount: MicroCredits, perDollar: string): bigint {
+  const rate = readDecimal(perDollar);
+  if (rate === undefined) throw new RangeError("credits.perDollar is no decimal number");
+  return (amount * powerOfTen(PROVIDER_COST_DIGITS - 6 + rate.scale)) / rate.value;
+}
+
 /** Returns 10^exponent; the exponent is not negative. */
 export function powerOfTen(exponent: number): bigint {
   return 10n ** BigInt(exponent);

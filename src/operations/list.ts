@@ -24,7 +24,15 @@ import {
   rotateReceiverSecret,
   testReceiver,
 } from "./receivers.ts";
-import { exportAudit, exportAuditLines, listAudit, search, showOverview } from "./reports.ts";
+import {
+  exportAudit,
+  exportAuditLines,
+  exportMargins,
+  listAudit,
+  search,
+  showMargins,
+  showOverview,
+} from "./reports.ts";
 import {
   exportRequestLines,
   exportRequests,
@@ -50,7 +58,17 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ showService, signIn, beginSignIn, completeSignIn, showSession, signOut },
   ...{ listOperators, createOperator, revokeOperator, listSessions, endSession },
   ...{ listIdentities, blockIdentity, unblockIdentity },
-  ...{ showOverview, search, listAudit, exportAudit, exportAuditLines, listModelsWithRoutes, resumeRoute },
+  ...{
+    showOverview,
+    showMargins,
+    exportMargins,
+    search,
+    listAudit,
+    exportAudit,
+    exportAuditLines,
+    listModelsWithRoutes,
+    resumeRoute,
+  },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ closeOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, requestCredits },

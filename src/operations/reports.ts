@@ -1,9 +1,17 @@
 import type { Static } from "typebox";
-import type { AuditEntry, AuditFilters, SearchResult } from "../api/admin/reports.ts";
+import type { AuditEntry, AuditFilters, MarginsQuery, SearchResult } from "../api/admin/reports.ts";
 import { exportLines, lineFormats } from "../reports/csv.ts";
 import type { AuditFilter } from "../stores/queries/admin.ts";
 import { knownOrganization } from "./core.ts";
-import { operation, organizationIn, sendFile, timeOf, timesOf } from "./operation.ts";
+import {
+  type OperationCall,
+  type OperationServices,
+  operation,
+  organizationIn,
+  sendFile,
+  timeOf,
+  timesOf,
+} from "./operation.ts";
 import { creatorIn } from "./token-bounds.ts";
 
 export const showOverview = operation({
@@ -25,6 +33,46 @@ export const showOverview = operation({
       toDay: timeOf("to", query.to),
     });
   },
+});
+
+/** Reads the margins of a query. Rejects with not_found or invalid_value. */
+async function marginsOf(
+  services: OperationServices,
+  { who, query }: Pick<OperationCall<MarginsQuery>, "who" | "query">,
+) {
+  return services.overviews.margins({
+    organizationId: await knownOrganization(services, organizationIn(who, query.organization_id)),
+    by: query.by ?? "model",
+    fromDay: timeOf("from", query.from),
+    toDay: timeOf("to", query.to),
+  });
+}
+
+export const showMargins = operation({
+  route: "GET /margins",
+  permission: "upstreams:read",
+  summary: "Compare charges with the costs that providers reported, by month and by model, route or organization",
+  query: (s) => s.MarginsQuery,
+  answer: { status: 200, description: "The margins.", schema: (s) => s.Margins },
+  handle: (services, call) => marginsOf(services, call),
+});
+
+export const MARGIN_COLUMNS = [
+  ...["month", "name", "requests", "charged", "charged_with_cost", "provider_cost", "margin"],
+];
+
+export const exportMargins = operation({
+  route: "GET /margins.csv",
+  permission: "upstreams:read",
+  summary: "Export margins by month as comma-separated values",
+  query: (s) => s.MarginsQuery,
+  answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
+  handle: (services, call) =>
+    sendFile(services, call, "margins", async () => {
+      const { data } = await marginsOf(services, call);
+      const format = lineFormats(MARGIN_COLUMNS, (row: (typeof data)[number]) => row).csv;
+      return { name: "margins.csv", text: exportLines(format, async () => ({ data, next_cursor: null })) };
+    }),
 });
 
 const KIND_MAX = 5;

@@ -1,13 +1,7 @@
-import type { Overview } from "../api/admin/reports.ts";
+import type { MARGIN_GROUPS, Margins, Overview } from "../api/admin/reports.ts";
 import { quantileOf } from "../api/first-token.ts";
-import { DAY_MS, dayStart, HOUR_MS, isoDay, isoTime } from "../api/time.ts";
-import {
-  creditsFromMicro,
-  creditsOf,
-  formatDecimal,
-  type MicroCredits,
-  PROVIDER_COST_DIGITS,
-} from "../credits/amount.ts";
+import { DAY_MS, dayStart, HOUR_MS, isoDay, isoMonth, isoTime, monthStart } from "../api/time.ts";
+import { creditsFromMicro, creditsOf, dollarsFromMicro, dollarText, type MicroCredits } from "../credits/amount.ts";
 import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { ApiError } from "../errors.ts";
 import type { RefusalDayRow } from "../stores/queries/refusals.ts";
@@ -21,16 +15,21 @@ export interface OverviewsOptions {
   days: Pick<UsageDays, "usage">;
   /** Milliseconds since 1970. */
   clock: () => number;
+  /** Credits per dollar, as the configuration states them. */
+  perDollar: () => string;
 }
 
-export interface OverviewRequest {
+interface Period {
   /** Null for all organizations. */
   organizationId: string | null;
-  /** Providers' costs are for operators only. */
-  forOperator: boolean;
   /** Starts of the first and the last day, in milliseconds since 1970; both inclusive. Null: the 30 days until today. */
   fromDay: number | null;
   toDay: number | null;
+}
+
+export interface OverviewRequest extends Period {
+  /** Providers' costs are for operators only. */
+  forOperator: boolean;
 }
 
 const DAYS_MAX = 366;
@@ -54,12 +53,7 @@ export class Overviews {
   async overview({ organizationId, forOperator, ...range }: OverviewRequest): Promise<Overview> {
     const { days, refusals, clock } = this.#options;
     const nowMs = clock();
-    const toDay = range.toDay ?? dayStart(nowMs);
-    const fromDay = range.fromDay ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
-    if (fromDay > toDay || toDay - fromDay >= DAYS_MAX * DAY_MS) {
-      const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in total.`;
-      throw new ApiError("invalid_value", message, { param: "from" });
-    }
+    const { fromDay, toDay } = daysOf(range, nowMs);
     const owner = organizationId ?? ALL_ORGANIZATIONS;
     const [{ rows, pendingDays }, refused] = await Promise.all([
       days.usage(owner, fromDay, toDay),
@@ -85,6 +79,29 @@ export class Overviews {
       top_models: topOf(models).map(([model, counts]) => ({ model, ...toCounts(counts) })),
       ...(await this.#tops(rows, toCounts)),
     };
+  }
+
+  /** Compares what was charged with the costs that providers reported, by month. Throws like `overview`. */
+  async margins({ organizationId, by, ...range }: Period & { by: (typeof MARGIN_GROUPS)[number] }): Promise<Margins> {
+    const { days, clock, perDollar } = this.#options;
+    const { fromDay, toDay } = daysOf(range, clock());
+    const owner = by === "organization" ? ALL_ORGANIZATIONS : (organizationId ?? ALL_ORGANIZATIONS);
+    const data: Margins["data"] = [];
+    let pending = 0;
+    for (let month = monthStart(toDay); month > monthStart(fromDay, -1); month = monthStart(month, -1)) {
+      const lastDay = Math.min(toDay, monthStart(month, 1) - DAY_MS);
+      const { rows, pendingDays } = await days.usage(owner, Math.max(fromDay, month), lastDay);
+      pending += pendingDays;
+      const isWanted = ({ dimension, name }: UsageDayRow) =>
+        dimension === by && (by !== "organization" || name === (organizationId ?? name));
+      for (const [name, { requests, charged, chargedWithCost, providerCost }] of rankedOf(rows.filter(isWanted))) {
+        const margin = dollarText(dollarsFromMicro(chargedWithCost, perDollar()) - providerCost);
+        const credits = { charged: creditsFromMicro(charged), charged_with_cost: creditsFromMicro(chargedWithCost) };
+        const cost = { provider_cost: dollarText(providerCost), margin };
+        data.push({ month: isoMonth(month), name, requests, ...credits, ...cost });
+      }
+    }
+    return { object: "margins", from: isoDay(fromDay), to: isoDay(toDay), pending_days: pending, data };
   }
 
   /** Reports credits and the rate of the last days; for all organizations together, also which of them run out. */
@@ -148,6 +165,15 @@ export class Overviews {
   }
 }
 
+/** Returns the first and the last day of a range. Throws ApiError (invalid_value) for one that is empty or too long. */
+function daysOf(range: Pick<Period, "fromDay" | "toDay">, nowMs: number) {
+  const toDay = range.toDay ?? dayStart(nowMs);
+  const fromDay = range.fromDay ?? toDay - (DAYS_DEFAULT - 1) * DAY_MS;
+  if (fromDay <= toDay && toDay - fromDay < DAYS_MAX * DAY_MS) return { fromDay, toDay };
+  const message = `Invalid 'from': expected a day at or before 'to', and at most ${DAYS_MAX} days in total.`;
+  throw new ApiError("invalid_value", message, { param: "from" });
+}
+
 /** Returns the days until credits are spent at a rate; null without one. */
 function daysLeft(available: MicroCredits, perDay: number): number | null {
   return perDay === 0 ? null : creditsFromMicro(available) / perDay;
@@ -204,7 +230,6 @@ function countsForMember({ requests, errors, charged, inputTokens, outputTokens 
 }
 
 function countsWithCost(counts: UsageCounts) {
-  const amount = formatDecimal(counts.providerCost, PROVIDER_COST_DIGITS);
-  const cost = { amount, spent: creditsFromMicro(counts.chargedWithCost) };
+  const cost = { amount: dollarText(counts.providerCost), spent: creditsFromMicro(counts.chargedWithCost) };
   return { ...countsForMember(counts), provider_cost: cost };
 }

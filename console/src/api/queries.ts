@@ -6,6 +6,7 @@ import { useSteady } from "./steady.ts";
 import type {
   Budget,
   Conversation,
+  Margins,
   Model,
   Organization,
   Overview,
@@ -55,6 +56,17 @@ export const overview = (filter: OverviewFilter) =>
     queryKey: ["overview", filter],
     queryFn: ({ signal }) => read<Overview>(withQuery("/admin/v1/overview", { ...filter }), signal),
     refetchInterval: FIGURES_MS,
+    placeholderData: keepPreviousData,
+  });
+
+export interface MarginsFilter extends OverviewFilter {
+  by: "model" | "route" | "organization";
+}
+
+export const margins = (filter: MarginsFilter) =>
+  queryOptions({
+    queryKey: ["margins", filter],
+    queryFn: ({ signal }) => read<Margins>(withQuery("/admin/v1/margins", { ...filter }), signal),
     placeholderData: keepPreviousData,
   });
 

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
 import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
-import { Amount, Day, Entity, Id, Nullable, PricesByClass, Time, TimeOf } from "./common.ts";
+import { Amount, Day, Entity, Id, Nullable, PricesByClass, Strict, Time, TimeOf } from "./common.ts";
 import { Credits } from "./organization.ts";
 import { ACTOR_KINDS } from "./roles.ts";
 
@@ -85,6 +85,31 @@ export const Overview = Entity("overview", {
   }),
 });
 export type Overview = Static<typeof Overview>;
+
+export const MARGIN_GROUPS = ["model", "route", "organization"] as const;
+
+export const Margins = Entity("margins", {
+  from: Day,
+  to: Day,
+  pending_days: Type.Integer({ minimum: 0, description: "Days of the range that are not included yet." }),
+  data: ListOf("By month, the newest first, and by descending charge.", {
+    month: TextOf("In UTC, YYYY-MM."),
+    name: TextOf("The model, the route, or the id of the organization."),
+    requests: Type.Integer({ minimum: 0 }),
+    charged: Amount,
+    charged_with_cost: NumberOf("Credits charged for the requests whose provider reported a cost."),
+    provider_cost: TextOf("Sum of the costs that providers reported, in dollars."),
+    margin: TextOf("`charged_with_cost` in dollars, by credits.perDollar, less `provider_cost`."),
+  }),
+});
+export type Margins = Static<typeof Margins>;
+export const MarginsQuery = Strict({
+  by: Type.Optional(Type.Enum([...MARGIN_GROUPS], { default: "model" })),
+  organization_id: Type.Optional(Id),
+  from: Type.Optional(Day),
+  to: Type.Optional(Day),
+});
+export type MarginsQuery = Static<typeof MarginsQuery>;
 
 /** Health of an upstream, from the requests of this node since its start. */
 const RouteHealth = Type.Object({

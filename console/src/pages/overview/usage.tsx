@@ -1,7 +1,7 @@
 import { useQuery } from "@tanstack/react-query";
 import { CalendarX, Sprout } from "lucide-react";
 import { Link } from "wouter";
-import { overview as overviewQuery } from "../../api/queries.ts";
+import { type OverviewFilter, overview as overviewQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Overview as Figures } from "../../api/types.ts";
 import { countOf } from "../../format/numbers.ts";
@@ -13,6 +13,7 @@ import { useFilters } from "../filters.tsx";
 import { daysBefore, daysOfPeriod, PeriodChoice } from "../period.tsx";
 import type { View } from "../requests/view.ts";
 import { Charts } from "./charts.tsx";
+import { Margins } from "./margins.tsx";
 import { EndingCredits, Rankings, Refusals, RefusedOrganizations } from "./rankings.tsx";
 import { Tiles } from "./tiles.tsx";
 
@@ -51,6 +52,7 @@ export function useUsage(organizationId: string) {
           before={before.isPlaceholderData ? undefined : (before.data?.totals ?? (before.isError ? null : undefined))}
           view={{ period, organization_id: organizationId }}
           day={days !== null && days.from === days.to ? days.from : null}
+          filter={{ ...days, ...owner }}
         />
       )}
     </>
@@ -75,9 +77,11 @@ interface ContentProps {
   view: Pick<View, "period" | "organization_id">;
   /** The only day of the period. */
   day: string | null;
+  filter: OverviewFilter;
 }
 
-function Content({ figures, before, view, day }: ContentProps) {
+function Content({ figures, before, view, day, filter }: ContentProps) {
+  const { may } = useAccess();
   return (
     <>
       <Tiles figures={figures} before={before} view={view} />
@@ -95,6 +99,7 @@ function Content({ figures, before, view, day }: ContentProps) {
           {figures !== undefined && <Refusals refusals={figures.refusals} view={view} />}
           {figures !== undefined && <RefusedOrganizations organizations={figures.organizations} view={view} />}
           <Rankings figures={figures} view={view} />
+          {may("upstreams:read") && <Margins filter={filter} />}
         </>
       )}
     </>
