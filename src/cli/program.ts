@@ -10,6 +10,7 @@ import { csvImports } from "./import-csv.ts";
 import { listDeadLetters, retryDeadLetters, verifyLedger } from "./ledger.ts";
 import { addModels } from "./models.ts";
 import { addImport } from "./move-in.ts";
+import { printMargins, reconcileBooks } from "./reconcile.ts";
 import { addRetention } from "./retention.ts";
 import { addServe } from "./serve.ts";
 import { creditsStatement } from "./statement.ts";
@@ -124,6 +125,8 @@ function addOtherStoreCommands(program: Command, terminal: Terminal): void {
     listDeadLetters,
     retryDeadLetters,
     verifyLedger,
+    reconcileBooks,
+    printMargins,
   ];
   for (const command of commands) addStoreCommand(program, terminal, command);
 }

@@ -36,6 +36,11 @@ export function dataDirectoryOfEnvironment(environment: Record<string, string | 
   return environment.TOLLGATE_DATA_DIR || DEFAULT_DATA_DIRECTORY;
 }
 
+/** Returns a variable of the environment, also from the file that `NAME_FILE` names. Throws OperatorError. */
+export function environmentVariable(name: string): string | undefined {
+  return new Variables(process.env).get(name);
+}
+
 /** Reads the named configuration file, or the default one if it exists. Throws OperatorError. */
 export function readConfigText(sources: ConfigSources): { name: string; text: string } | undefined {
   const { flags = {}, environment = process.env, readFile, files, isReload = false } = sources;

@@ -66,6 +66,8 @@ listIdentities         -      yes       yes      -      -          -        -
 blockIdentity          -      yes       -        -      -          -        -
 unblockIdentity        -      yes       -        -      -          -        -
 showOverview           -      yes       yes      yes    yes        yes      yes
+showMargins            -      yes       yes      -      -          -        -
+exportMargins          -      yes       yes      -      -          -        -
 search                 -      yes       yes      yes    yes        yes      yes
 listAudit              -      yes       yes      -      -          -        -
 exportAudit            -      yes       yes      -      -          -        -

@@ -17,6 +17,8 @@ export interface Bulk {
   stepMs?: number;
   /** For an organization whose changes have audit records: its charged tokens must exist. */
   makesToken?: boolean;
+  /** SQL of other columns, or of others in their place; `n` is the number of the request. */
+  columns?: Record<string, string>;
 }
 
 export const BULK_TOKEN = "tok_bulk";
@@ -56,6 +58,7 @@ export function bulkStatements(kind: "sqlite" | "postgres", bulk: Bulk): string[
     made_at: at,
     ended_at: `${at} + 500`,
     is_late: "0",
+    ...bulk.columns,
   };
   const insert = (table: string, columns: Record<string, string>) =>
     `${kind === "sqlite" ? "" : series} INSERT INTO ${table} (${Object.keys(columns).join(", ")})

@@ -57,6 +57,8 @@ const SEARCH_MS = 250;
  * exceeds the time limit by little. With very many organizations every stretch takes longer, whatever its length.
  */
 const STRETCH_MS = 25;
+/** Rows of a page of a period that is read as a whole. */
+const PAGE_ROWS = 500;
 
 /**
  * The request log: open holds and ended requests. Ids are UUIDv7, so a stretch of time is a range of ids, which the keys find
@@ -79,6 +81,17 @@ export function requestRows(database: Database) {
       const [ended] = await listed(database, requests as unknown as RowNames[]);
       return ended;
     },
+    /** Yields the ended requests that began in a period, organization by organization, in pages. */
+    async *endedRequests(fromMs: number, toMs: number): AsyncGenerator<ListedRequest[]> {
+      const range = { from: idAt(fromMs), to: idAt(toMs) };
+      const hasAny = sql`exists (select 1 from request where organization_id = organization.id and ${isWithin(range)})`;
+      for (let after: string | null = null; ; ) {
+        const ids = await database.organizationIds({ after, limit: PAGE_ROWS }, hasAny);
+        for (const id of ids) yield* endedRequestsOf(database, id, range);
+        after = ids.at(-1) ?? null;
+        if (after === null) return;
+      }
+    },
     /** Returns the id of the newest request for whose answer the provider used this id. */
     async idOfProviderResponse(providerResponseId: string): Promise<string | undefined> {
       const isWanted = database.hasProviderResponse(providerResponseId);
@@ -86,6 +99,19 @@ export function requestRows(database: Database) {
       return rows?.[0]?.id as string | undefined;
     },
   };
+}
+
+async function* endedRequestsOf(database: Database, organizationId: string, { from, to }: IdRange) {
+  let last = from;
+  for (let isFirst = true; ; isFirst = false) {
+    const follows = isFirst ? sql`request.id >= ${last}` : sql`request.id > ${last}`;
+    const wanted = allOf(equal({ "request.organization_id": organizationId }), follows, sql`request.id < ${to}`);
+    const query = sql`${requestQuery(wanted)} order by request.id limit ${PAGE_ROWS}`;
+    const page = await listed(database, await database.read<RowNames>(query));
+    yield page;
+    if (page.length < PAGE_ROWS) return;
+    last = page.at(-1)?.facts.holdId ?? last;
+  }
 }
 
 export interface RowNames {
