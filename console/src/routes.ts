@@ -4,6 +4,7 @@ import {
   BookText,
   Boxes,
   Building2,
+  FileText,
   History,
   KeyRound,
   LayoutDashboard,
@@ -37,6 +38,11 @@ const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
     label: "Credits",
     icon: BookText,
     page: lazy(() => import("./pages/organizations/credits.tsx")),
+  },
+  "/statements": {
+    label: "Statements",
+    icon: FileText,
+    page: lazy(() => import("./pages/statements/statements.tsx")),
   },
   "/tokens": {
     label: "Tokens",

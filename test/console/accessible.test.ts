@@ -15,6 +15,7 @@ import {
   send,
   startService,
 } from "../support/service.ts";
+import { makeStatements } from "../support/statements.ts";
 import { stripeSettings } from "../support/stripe.ts";
 import { closeDialog, OPENINGS } from "./openings.ts";
 
@@ -72,6 +73,8 @@ describe.skipIf(!hasBrowser)(
           ...TABS.map((tab) => `/organizations/${organization.id}?tab=${tab}`),
         ],
         "/credits": ["/credits"],
+        "/statements": ["/statements", "/statements?organization_id=org_playground"],
+        "/statements/:id": [`/statements/${filled.statementId}`, "/statements/none"],
         "/tokens": ["/tokens", "/tokens?search=none"],
         "/tokens/:id": [`/tokens/${organization.tokenId}`, "/tokens/tok_unknown"],
         "/requests": [
@@ -253,7 +256,12 @@ async function fill(service: RunningService, { id, token }: Organization) {
   }
   await admin.call("PATCH", `${path}/budgets/${total.id}`, { amount: 0.000001 });
   const { body } = await admin.call<{ data: { id: string }[] }>("GET", "/requests?model=sandbox/fault");
-  return { requestId: body.data[0]?.id ?? "", receiverId: await makeReceivers(admin, id) };
+  const other = await makeOrganization(service, "7", { name: "Printed" });
+  const question = { model: "sandbox/echo", messages: [{ role: "user", content: "Good morning" }] };
+  await (await send(service, "/v1/chat/completions", other.token, question)).text();
+  const [statement] = (await makeStatements(service, other.id)).slice(-1);
+  const ids = { requestId: body.data[0]?.id ?? "", statementId: statement?.id ?? "" };
+  return { ...ids, receiverId: await makeReceivers(admin, id) };
 }
 
 /** Creates receivers with deliveries that fail, because nothing listens at the address. Returns the ID of one. */

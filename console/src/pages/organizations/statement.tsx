@@ -39,6 +39,7 @@ export function Statement({ organization: { id } }: { organization: Organization
       isPrinted={isPrinting}
       actions={
         <>
+          <Link href={withQuery("/statements", { organization_id: id })}>Monthly statements</Link>
           <Choice label="Kind" all="All entries" value={kind} options={Object.entries(KIND_LABELS)} onValue={setKind} />
           <PeriodChoice value={choice} ranges={RANGES} nowMs={nowMs} onValue={setChoice} />
           <a className="button button-plain" href={`${BASE_PATH}${withQuery(`${base}.csv`, filter)}`} download>

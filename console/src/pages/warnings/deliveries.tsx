@@ -38,7 +38,7 @@ export function Deliveries({ receiverId = "", receivers }: DeliveriesProps) {
   const [replayed, setReplayed] = useState<WarningDelivery | null>(null);
   const filter = { receiver_id: receiverId, state };
   const list = useList<WarningDelivery>("deliveries", "/admin/v1/deliveries", filter, { isLive: true });
-  const nameOf = (id: string) => receivers?.find((one) => one.id === id)?.name ?? id;
+  const nameOf = (id: string) => (isContacts(id) ? "Contacts" : (receivers?.find((one) => one.id === id)?.name ?? id));
   return (
     <Card
       title="Deliveries"
@@ -79,6 +79,9 @@ export function Deliveries({ receiverId = "", receivers }: DeliveriesProps) {
   );
 }
 
+/** Tells whether a receiver is the contacts of an organization, who get its statements. */
+const isContacts = (receiverId: string) => receiverId.startsWith("contacts_");
+
 interface ColumnChoices {
   /** True for people who see the events of all organizations. */
   isServiceWide: boolean;
@@ -105,11 +108,14 @@ function columnsOf({ isServiceWide, nameOf, onReplay }: ColumnChoices): Column<W
     },
     nameOf && {
       head: "Receiver",
-      cell: ({ receiver_id: id }) => (
-        <Link className="wrap-anywhere" href={receiverPath(id)}>
-          {nameOf(id)}
-        </Link>
-      ),
+      cell: ({ receiver_id: id }) =>
+        isContacts(id) ? (
+          nameOf(id)
+        ) : (
+          <Link className="wrap-anywhere" href={receiverPath(id)}>
+            {nameOf(id)}
+          </Link>
+        ),
     },
     { head: "State", cell: (delivery) => <DeliveryState delivery={delivery} /> },
     { head: "Last attempt", cell: (delivery) => <LastAttempt delivery={delivery} /> },
