@@ -139,17 +139,6 @@ describe("estimatePrompt", () => {
     expect(estimate(refused).most).toBeGreaterThan(1_000);
   });
 
-  test("The estimate counts an image at the model's bound, not by its length.", () => {
-    const image = (bytes: number): RequestMessage => ({
-      role: "user",
-      content: [{ type: "image_url", image_url: { url: `data:image/png;base64,${"A".repeat(bytes)}` } }],
-    });
-    expect(estimate([image(2_000_000)])).toEqual(estimate([image(1)]));
-    expect(estimate([image(1)]).likely - say("").likely).toBe(IMAGE_TOKENS_MAX);
-    expect(estimate([image(1)]).most - say("").most).toBe(IMAGE_TOKENS_MAX);
-    expect(estimate([image(1)]).least - say("").least).toBe(1);
-  });
-
   test("The estimate counts tools, the system prompt before them, and a schema for the answer.", () => {
     const tool: Tool = { type: "function", function: { name: "weather", description: "Tells the weather." } };
     const messages: RequestMessage[] = [{ role: "user", content: "Hello" }];

@@ -17,6 +17,8 @@ export interface PromptEstimate {
   most: number;
   /** Part of `likely` that is not text: template tokens, images and other media. */
   likelyBesideText: number;
+  /** Tokens of the text by the token counter; absent where it was not needed or did not answer. */
+  textTokens?: number;
   /** True if a part of the prompt can hold sound: without one no token is an audio token. */
   hasAudio: boolean;
   /** True if the request marks a part to be cached for an hour: without a mark no cache write is of that kind. */
@@ -72,12 +74,12 @@ export function estimatePrompt(
   });
   const messages = request.messages.length + (request.instructions === undefined ? 0 : 1);
   const tools = request.tools?.length ?? 0;
-  const imageTokens = images * imageTokensMax;
+  const imageTokens = images.length * imageTokensMax;
   const likelyBesideText =
     messages * TEMPLATE_TOKENS_A_MESSAGE_LIKELY +
     (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LIKELY +
     TEMPLATE_TOKENS_A_PROMPT +
-    imageTokens +
+    sumOf(images.map((part) => likelyImageTokens(part, imageTokensMax))) +
     sumOf(media.map((part) => Math.min(likelyMediaTokens(part), contextWindow)));
   const most =
     bytes +
@@ -93,7 +95,7 @@ export function estimatePrompt(
       messages * TEMPLATE_TOKENS_A_MESSAGE_LEAST +
       (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LEAST +
       // No image is less than one token, and no other medium.
-      Math.min(images, imageTokens) +
+      Math.min(images.length, imageTokens) +
       media.length,
     likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY) + likelyBesideText,
     likelyBesideText,
@@ -101,6 +103,38 @@ export function estimatePrompt(
     hasAudio: media.length > 0,
     hasHourCache,
   };
+}
+
+/** Part of an image's bound that it has at low detail, and with hardly any pixels: 85 of 1,445 tokens ("Images and vision" of OpenAI). */
+const IMAGE_PART_LEAST = 17;
+/** "tokens = (width px * height px)/750" ("Vision" of Anthropic); the tiles of OpenAI and Google have more pixels a token. */
+const PIXELS_A_TOKEN = 750;
+/** Pixels of an image whose header does not state them: Anthropic suggests at most so many. */
+const PIXELS_LIKELY = 1_150_000;
+/** Base64 characters in which the size is looked for: cameras write a preview before it. */
+const IMAGE_HEADER_CHARACTERS = 128 * 1024;
+
+function likelyImageTokens({ image_url: { url, detail } }: ImagePart, imageTokensMax: number): number {
+  const pixels = detail === "low" ? 0 : (pixelsOf(url) ?? PIXELS_LIKELY);
+  return Math.min(imageTokensMax, Math.ceil(imageTokensMax / IMAGE_PART_LEAST + pixels / PIXELS_A_TOKEN));
+}
+
+/** Returns the pixels of an image in a data URL, as its header states them; undefined for an address and an unknown format. */
+function pixelsOf(url: string): number | undefined {
+  const start = url.indexOf(",") + 1;
+  if (!url.startsWith("data:") || start === 0) return undefined;
+  const bytes = Buffer.from(url.slice(start, start + IMAGE_HEADER_CHARACTERS), "base64");
+  if (bytes.length < 24) return undefined;
+  if (bytes.readUInt32BE(0) === 0x89504e47) return bytes.readUInt32BE(16) * bytes.readUInt32BE(20);
+  if (bytes.toString("latin1", 0, 3) === "GIF") return bytes.readUInt16LE(6) * bytes.readUInt16LE(8);
+  if (bytes.readUInt16BE(0) !== 0xffd8) return undefined;
+  // The segments of a JPEG up to the one that begins a frame.
+  for (let at = 2; at + 9 <= bytes.length && bytes[at] === 0xff; at += 2 + bytes.readUInt16BE(at + 2)) {
+    const marker = bytes.readUInt8(at + 1);
+    const isFrame = marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);
+    if (isFrame) return bytes.readUInt16BE(at + 5) * bytes.readUInt16BE(at + 7);
+  }
+  return undefined;
 }
 
 /** Usual characters of data per token: of a file, whose pages are text and images, and of sound and video. */
@@ -154,17 +188,18 @@ export function tokensOfPiece(bytes: number): number {
 interface OtherParts {
   /** Size of opaque provider data that clients send back, which the provider may or may not count. */
   opaqueBytes: number;
-  images: number;
+  images: ImagePart[];
   media: MediumPart[];
   toolCalls: number;
   hasHourCache: boolean;
 }
 
+type ImagePart = Extract<ContentPart, { type: "image_url" }>;
 /** A file can hold anything, sound among it. */
 type MediumPart = Extract<ContentPart, { type: "file" | "input_audio" | "video_url" }>;
 
 function visitPrompt(request: ChatCompletionRequest, visit: (text: string) => void): OtherParts {
-  const others: OtherParts = { opaqueBytes: 0, images: 0, media: [], toolCalls: 0, hasHourCache: false };
+  const others: OtherParts = { opaqueBytes: 0, images: [], media: [], toolCalls: 0, hasHourCache: false };
   for (const message of request.messages) visitMessage(message, visit, others);
   if (request.instructions !== undefined) visit(request.instructions);
   if (request.tools !== undefined && request.tools.length > 0) visit(JSON.stringify(request.tools));
@@ -215,7 +250,7 @@ function visitPart(part: ContentPart, visit: (text: string) => void, others: Oth
   if ("cache_control" in part && part.cache_control?.ttl === "1h") others.hasHourCache = true;
   if (part.type === "text") visit(part.text);
   else if (part.type === "refusal") visit(part.refusal);
-  else if (part.type === "image_url") others.images += 1;
+  else if (part.type === "image_url") others.images.push(part);
   else others.media.push(part);
   if (part.type === "file" && part.file.filename !== undefined) visit(part.file.filename);
 }

@@ -11,6 +11,7 @@ import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import { planImages } from "./kinds/image.ts";
 import { planSpeech, planTranscription } from "./kinds/task.ts";
+import { needsCount, withCount } from "./output-bound.ts";
 import type { Plan } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle } from "./settle.ts";
 
@@ -21,7 +22,8 @@ import { type Completed, endOfAnswer, type Settlement, settle } from "./settle.t
  */
 export async function complete(gateway: Gateway, call: GatewayCall, client: AnswerSink): Promise<void> {
   const startedMs = gateway.clock();
-  const plan = planFor(gateway, call);
+  const planned = planFor(gateway, call);
+  const plan = needsCount(gateway, planned) ? await withCount(gateway, call, planned) : planned;
   const admission = await admit(gateway, call, plan);
   if ("answer" in admission) return replay(call, plan.model, admission, client);
   call.onHeld();

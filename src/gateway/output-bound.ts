@@ -4,7 +4,7 @@ import type { StatedOutput } from "../api/wire.ts";
 import { type CatalogModel, isUndescribed } from "../catalog/model.ts";
 import { OUTPUT_TOKENS_LEAST, type PromptEstimate } from "../credits/estimate.ts";
 import { ApiError } from "../errors.ts";
-import type { Gateway } from "./gateway.ts";
+import type { Gateway, GatewayCall } from "./gateway.ts";
 import { callLimits, limitKeys } from "./limits.ts";
 import type { Plan } from "./plan.ts";
 
@@ -35,44 +35,90 @@ export function refuseAboveModel(
 }
 
 /**
- * Returns the most output tokens of a request that states no bound: the smallest of `completions.maxTokens`, the model's
- * maximum, and the rest of the context window. A model of which neither is known gets the contract's default.
+ * Returns the output tokens that a request wants before its prompt is considered, at most the model's maximum: those that it
+ * states, or `completions.maxTokens`. A model of which neither maximum nor context window is known gets the contract's default.
  */
-export function defaultOutputTokens(
+export function wantedOutputTokens(
   { completionMaxTokens: setting }: OutputSetting,
   model: OutputLimits,
-  estimate: PromptEstimate,
+  asked: number | undefined,
 ): number {
-  const ofModel = isUndescribed(model) ? MAX_TOKENS_DEFAULT : model.maxOutputTokens;
-  const allowed = typeof setting === "number" ? Math.min(setting, model.maxOutputTokens) : ofModel;
-  return Math.min(allowed, restOfWindow(model, estimate));
-}
-
-/** Returns a stated bound, lowered to what the model writes and, where they hardly fit together, to the rest of the window. */
-export function loweredOutputTokens(asked: number, model: OutputLimits, estimate: PromptEstimate): number {
-  const tokens = Math.min(asked, model.maxOutputTokens);
-  if (tokens <= model.contextWindow - expectedPrompt(estimate)) return tokens;
-  return Math.min(tokens, restOfWindow(model, estimate));
+  if (asked === undefined && typeof setting === "string" && isUndescribed(model)) return MAX_TOKENS_DEFAULT;
+  return Math.min(asked ?? (typeof setting === "number" ? setting : Infinity), model.maxOutputTokens);
 }
 
 /**
- * Returns the output tokens for which a prompt leaves room. Up to the contract's default the likely length of the prompt is
- * subtracted from the window; beyond it a cautious one, because an upstream refuses a request whose prompt and `max_tokens`
- * do not fit together.
+ * Returns the wanted output tokens, lowered to what fits with the prompt into the context window: an upstream refuses a request
+ * whose prompt and `max_tokens` do not. A bound that the request states is kept where it is likely to fit.
  */
-function restOfWindow({ contextWindow }: OutputLimits, estimate: PromptEstimate): number {
-  const likelyRoom = Math.min(MAX_TOKENS_DEFAULT, contextWindow - expectedPrompt(estimate));
-  const cautiousRoom = contextWindow - Math.min(estimate.most, estimate.likely * CAUTION);
-  return Math.max(1, likelyRoom, cautiousRoom);
+export function fittingOutputTokens(
+  wanted: number,
+  isStated: boolean,
+  { contextWindow }: OutputLimits,
+  estimate: PromptEstimate,
+): number {
+  const { certain, likely, cautious } = promptTokens(estimate);
+  // An estimate that leaves no room is not certain. Where what is certain leaves none, the request is refused.
+  const isLikely = contextWindow - likely >= 2 * ANSWER_TOKENS_LEAST;
+  const room = contextWindow - (isLikely ? likely : certain);
+  if (isStated && wanted <= room) return wanted;
+  return Math.min(wanted, Math.max(contextWindow - cautious, Math.floor(room / 2), ANSWER_TOKENS_LEAST));
 }
 
-/** The bytes of a file, a sound or a video say little of its tokens, which may be few. */
-function expectedPrompt({ hasAudio: hasMedia, least, likely }: PromptEstimate): number {
-  return hasMedia ? least : likely;
-}
-
-/** Factor by which a prompt may exceed its likely length: code and text in scripts of few bytes make more tokens. */
+/** Tokens of an answer that a prompt leaves room for, unless the request states fewer. */
+const ANSWER_TOKENS_LEAST = 16;
+/** Factors by which a prompt may exceed its estimate, and its count: tokenizers differ. */
 const CAUTION = 2;
+const CAUTION_COUNTED = 1.08;
+/** Part of the context window that a prompt may have by a cautious estimate without being counted. */
+const WINDOW_PART_UNCOUNTED = 1 / 32;
+
+/** Bounds of the tokens of a prompt, by the count of its text where there is one. The bytes of media say little of their tokens. */
+function promptTokens({ hasAudio: hasMedia, least, likely, likelyBesideText, most, textTokens }: PromptEstimate) {
+  if (textTokens === undefined) {
+    return { certain: least, likely: hasMedia ? least : likely, cautious: Math.min(most, likely * CAUTION) };
+  }
+  const counted = textTokens + (hasMedia ? 0 : likelyBesideText);
+  return { certain: Math.max(least, textTokens), likely: counted, cautious: Math.ceil(counted * CAUTION_COUNTED) };
+}
+
+/**
+ * Tells whether the bound of an answer depends on the exact length of the prompt, so that its text has to be counted. Prompts
+ * are not counted where a cautious estimate costs little of the context window.
+ */
+export function needsCount(gateway: OutputSetting, { operation, model, output, estimate }: Plan): boolean {
+  const { cautious } = promptTokens(estimate);
+  const wanted = wantedOutputTokens(gateway, model, output.tokens);
+  const isLong = cautious > model.contextWindow * WINDOW_PART_UNCOUNTED;
+  return operation === "chat" && isLong && wanted > model.contextWindow - cautious;
+}
+
+/** Returns the plan with its text counted, where it can be counted in time. Throws like `refuseAboveWindow`. */
+export async function withCount(gateway: Gateway, { principal, signal }: GatewayCall, plan: Plan): Promise<Plan> {
+  const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
+  const [textTokens] = (await counter.count([plan.promptTexts()])) ?? [];
+  if (textTokens === undefined) return plan;
+  const counted = { ...plan, estimate: { ...plan.estimate, textTokens } };
+  refuseAboveWindow(gateway, counted);
+  return counted;
+}
+
+/**
+ * Refuses a prompt that does not fit into the model's context window, alone with the shortest answer or with a bound that is not
+ * lowered. Throws context_length_exceeded.
+ */
+export function refuseAboveWindow(setting: OutputSetting, { model, output, estimate }: Plan): void {
+  const { certain } = promptTokens(estimate);
+  const asked = isRefusedAbove(setting, output) ? output.tokens : undefined;
+  if (certain + (asked ?? Math.min(output.tokens ?? model.maxOutputTokens, ANSWER_TOKENS_LEAST)) <= model.contextWindow)
+    return;
+  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
+  throw new ApiError(
+    "context_length_exceeded",
+    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${certain} tokens${completion}. Please shorten the messages or the completion.`,
+    { param: "messages" },
+  );
+}
 
 type OutputSetting = Pick<Gateway, "completionMaxTokens">;
 type OutputLimits = Pick<CatalogModel, "maxOutputTokens" | "contextWindow" | "hasUnknownWindow">;
@@ -82,7 +128,7 @@ export interface OutputRange {
   /** Tokens that the credits must cover. */
   least: number;
   most: number;
-  /** The bound before those of the playground, the model and its context window. */
+  /** The bound that the request states, or the model's default. */
   requested: number;
 }
 
@@ -93,10 +139,11 @@ export function outputRange(gateway: Gateway, principal: Principal, plan: Plan):
   const unit = "tokensPerMinute";
   const limits = [...limitKeys(gateway, principal, unit), ...callLimits(principal, plan, unit)];
   const minuteLimit = gateway.limits.partOf(Math.min(...limits.map(({ limit }) => limit)));
-  const minuteRoom = Math.max(1, minuteLimit - estimate.likely);
-  const requested = asked ?? Math.min(defaultOutputTokens(gateway, model, estimate), minuteRoom);
-  const isAllowed = asked === undefined || isRefusedAbove(gateway, output);
-  const allowed = isAllowed ? requested : loweredOutputTokens(requested, model, estimate);
+  const minuteRoom = Math.max(ANSWER_TOKENS_LEAST, minuteLimit - estimate.likely);
+  const wanted = wantedOutputTokens(gateway, model, asked);
+  const isKept = asked !== undefined && isRefusedAbove(gateway, output);
+  const fitting = isKept ? wanted : fittingOutputTokens(wanted, asked !== undefined, model, estimate);
+  const allowed = asked === undefined ? Math.min(fitting, minuteRoom) : fitting;
   const most = principal.organizationKind === "playground" ? Math.min(allowed, gateway.playground.maxTokens) : allowed;
-  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested };
+  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested: asked ?? wanted };
 }

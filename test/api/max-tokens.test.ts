@@ -1,3 +1,4 @@
+import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ModelList } from "../../src/api/model.ts";
@@ -14,7 +15,15 @@ const MODELS = [
   { id: "unknown", contextWindow: 100_000 },
   { id: "all-output", contextWindow: 20_000, maxOutputTokens: 20_000 },
   { id: "undescribed" },
+  { id: "seeing", contextWindow: 32_768, maxOutputTokens: 8_192, capabilities: ["vision"] },
 ];
+
+const SENTENCE = "When the rain had stopped, the old gardener walked along the river and counted the boats below. ";
+/** Returns prose of about so many tokens, and its exact number of them. */
+function proseOf(tokens: number): { text: string; tokens: number } {
+  const text = SENTENCE.repeat(Math.round((tokens * 100) / countTokens(SENTENCE.repeat(100))));
+  return { text, tokens: countTokens(text) };
+}
 
 let upstream: Upstream;
 const running: RunningService[] = [];
@@ -121,12 +130,13 @@ describe("By default", () => {
   });
 
   test("max_completion_tokens is lowered to what the context window leaves.", async () => {
-    const messages = [{ role: "user", content: "x".repeat(30_000 * 4) }];
+    const { text, tokens } = proseOf(30_000);
+    const messages = [{ role: "user", content: text }];
     const { sent, header } = await boundOf(() =>
       asker.ask({ model: "unknown", messages, max_completion_tokens: 90_000 }),
     );
-    expect(sent).toBeGreaterThan(39_900);
-    expect(sent).toBeLessThan(40_000);
+    expect(sent).toBeGreaterThan(100_000 - tokens * 1.1);
+    expect(sent).toBeLessThan(100_000 - tokens);
     expect(header).toBe(String(sent));
     expect(await sentFor(asker, { model: "unknown", messages, max_completion_tokens: 60_000 })).toBe(60_000);
   });
@@ -168,10 +178,61 @@ describe("By default", () => {
   test("A request without either field gets the smallest of 4096, the model's maximum and the rest of the context window.", async () => {
     expect(await sentFor(asker, {})).toBe(4096);
     expect(await sentFor(asker, { model: "small" })).toBe(2000);
-    const messages = [{ role: "user", content: "x".repeat(7_000 * 4) }];
-    const left = await sentFor(asker, { model: "small", messages });
-    expect(left).toBeLessThan(1_000);
-    expect(left).toBeGreaterThan(900);
+    const { text, tokens } = proseOf(6_500);
+    const left = await boundOf(() => asker.ask({ model: "small", messages: [{ role: "user", content: text }] }));
+    expect(left.sent).toBeLessThan(8_000 - tokens);
+    expect(left.sent).toBeGreaterThan(8_000 - tokens * 1.1);
+    expect(left.header).toBe(String(left.sent));
+  });
+
+  const WIRES: Record<string, (asked: number | undefined, text: string) => [path: string, body: object]> = {
+    chat: (max_completion_tokens, content) => [
+      "/v1/chat/completions",
+      { messages: [{ role: "user", content }], max_completion_tokens },
+    ],
+    messages: (max_tokens, content) => [
+      "/v1/messages",
+      { messages: [{ role: "user", content }], max_tokens: max_tokens ?? 8_192 },
+    ],
+    responses: (max_output_tokens, input) => ["/v1/responses", { input, max_output_tokens }],
+  };
+
+  test.each(Object.keys(WIRES))(
+    "A long prompt has the whole answer that fits beside it, on the wire of %s.",
+    async (wire) => {
+      const ask = (asked: number | undefined, text: string) => {
+        const [path, body] = WIRES[wire]?.(asked, text) ?? [];
+        return send(asker.service, path ?? "", asker.token, { model: "seeing", ...body });
+      };
+      const { text } = proseOf(22_134);
+      expect(await boundOf(() => ask(500, text))).toEqual({ sent: 500, header: null });
+      const whole = wire === "messages" ? 8_192 : 4_096;
+      expect(await boundOf(() => ask(undefined, text))).toEqual({ sent: whole, header: null });
+      const long = proseOf(32_000);
+      expect(await boundOf(() => ask(500, long.text))).toEqual({ sent: 500, header: null });
+      const { sent, header } = await boundOf(() => ask(undefined, long.text));
+      expect(sent).toBeGreaterThan(100);
+      expect(sent).toBeLessThan(32_768 - long.tokens);
+      expect(header).toBe(String(sent));
+      const before = upstream.requests.length;
+      for (const tokens of [32_800, 40_000, 200_000]) {
+        const refused = await ask(500, proseOf(tokens).text);
+        expect(refused.status).toBe(400);
+        expect(await refused.text()).toContain("maximum context length is 32768 tokens");
+      }
+      expect(upstream.requests.length).toBe(before);
+      expect(await boundOf(() => ask(1, long.text))).toEqual({ sent: 1, header: null });
+    },
+  );
+
+  test("Many images at low detail, or small ones, do not shorten the answer.", async () => {
+    const png = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+    for (const detail of ["low", "auto"]) {
+      const image = { type: "image_url", image_url: { url: `data:image/png;base64,${png}`, detail } };
+      const content = [{ type: "text", text: "Which?" }, ...Array.from({ length: 60 }, () => image)];
+      const asked = { model: "seeing", messages: [{ role: "user", content }] };
+      expect(await boundOf(() => asker.ask(asked))).toEqual({ sent: 4_096, header: null });
+    }
   });
 
   test("The models have their own maximum; the OpenAPI document and the facts for the console have the service's.", async () => {
@@ -270,11 +331,21 @@ describe("With completions.maxTokens: model", () => {
     expect(facts).toMatchObject({ completions: { max_tokens: null } });
   });
 
-  test("A request without max_tokens leaves room for twice the likely prompt.", async () => {
-    const messages = [{ role: "user", content: "x".repeat(4_000) }];
+  test("A request without max_tokens leaves room for its prompt.", async () => {
+    const { text, tokens } = proseOf(4_000);
+    const messages = [{ role: "user", content: text }];
     const sent = await sentFor(asker, { model: "all-output", messages });
-    expect(sent).toBeGreaterThan(17_900);
-    expect(sent).toBeLessThan(18_000);
+    expect(sent).toBeGreaterThan(20_000 - tokens * 1.1);
+    expect(sent).toBeLessThan(20_000 - tokens);
+  });
+
+  test("max_tokens that does not fit with the prompt is refused.", async () => {
+    const { text, tokens } = proseOf(15_000);
+    const messages = [{ role: "user", content: text }];
+    const answer = await asker.ask({ model: "all-output", messages, max_tokens: 20_000 - tokens + 1 });
+    expect(answer.status).toBe(400);
+    expect(await failureOf(answer)).toMatchObject({ code: "context_length_exceeded", param: "messages" });
+    expect(await sentFor(asker, { model: "all-output", messages, max_tokens: 20_000 - tokens })).toBe(20_000 - tokens);
   });
 });
 

@@ -6,7 +6,7 @@ import type { Capability } from "../../api/model.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { FREE } from "../../credits/price.ts";
 import type { Provider } from "../../providers/provider.ts";
-import { defaultOutputTokens, loweredOutputTokens, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
+import { fittingOutputTokens, refuseAboveModel, refuseAboveSetting, wantedOutputTokens } from "../output-bound.ts";
 import { inOrder } from "../plan.ts";
 import { fitToModel, forUpstream, routesFor } from "./completion.ts";
 
@@ -154,25 +154,33 @@ const estimate = fc
   .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }))
   .map((bounds) => ({ ...bounds, hasAudio: false, hasHourCache: false }));
 
+type Limits = Pick<CatalogModel, "maxOutputTokens" | "contextWindow">;
+type Prompt = typeof estimate extends fc.Arbitrary<infer Value> ? Value : never;
+const defaultOf = (completionMaxTokens: number | "model" | "clamp", limits: Limits, prompt: Prompt) =>
+  fittingOutputTokens(wantedOutputTokens({ completionMaxTokens }, limits, undefined), false, limits, prompt);
+const lowered = (asked: number, limits: Limits, prompt: Prompt) =>
+  fittingOutputTokens(wantedOutputTokens({ completionMaxTokens: "clamp" }, limits, asked), true, limits, prompt);
+
 describe("the output bound of a request that states none", () => {
-  test("The bound never exceeds the setting, the model's maximum or the context, and is at least one token.", () => {
+  test("The bound never exceeds the setting, the model's maximum or the context beside what the prompt has for certain.", () => {
     fc.assert(
       fc.property(setting, limitsOfModel, estimate, (completionMaxTokens, limits, prompt) => {
-        const found = defaultOutputTokens({ completionMaxTokens }, limits, prompt);
+        const found = defaultOf(completionMaxTokens, limits, prompt);
         expect(found).toBeGreaterThanOrEqual(1);
         expect(found).toBeLessThanOrEqual(limits.maxOutputTokens);
         if (typeof completionMaxTokens === "number") expect(found).toBeLessThanOrEqual(completionMaxTokens);
-        expect(found).toBeLessThanOrEqual(Math.max(1, limits.contextWindow - prompt.likely));
+        expect(found).toBeLessThanOrEqual(Math.max(16, limits.contextWindow - prompt.least));
       }),
     );
   });
 
-  test("The bound is by default the smallest of the default, the model's maximum and the room beside the likely prompt.", () => {
+  test("The bound is by default the default or the model's maximum where twice the likely prompt leaves room for it.", () => {
     fc.assert(
       fc.property(limitsOfModel, estimate, (limits, prompt) => {
-        const found = defaultOutputTokens({ completionMaxTokens: MAX_TOKENS_DEFAULT }, limits, prompt);
-        const room = limits.contextWindow - prompt.likely;
-        expect(found).toBe(Math.max(1, Math.min(MAX_TOKENS_DEFAULT, limits.maxOutputTokens, room)));
+        const most = Math.min(MAX_TOKENS_DEFAULT, limits.maxOutputTokens);
+        const found = defaultOf(MAX_TOKENS_DEFAULT, limits, prompt);
+        if (limits.contextWindow - 2 * prompt.likely >= most) expect(found).toBe(most);
+        expect(found).toBeGreaterThanOrEqual(Math.min(most, limits.contextWindow - 2 * prompt.likely));
       }),
     );
   });
@@ -180,7 +188,7 @@ describe("the output bound of a request that states none", () => {
   test("The bound is accepted as a stated bound, by the setting and by the model.", () => {
     fc.assert(
       fc.property(setting, limitsOfModel, estimate, (completionMaxTokens, limits, prompt) => {
-        const max_tokens = defaultOutputTokens({ completionMaxTokens }, limits, prompt);
+        const max_tokens = defaultOf(completionMaxTokens, limits, prompt);
         const output = statedOutput(request({ max_tokens }));
         expect(() => refuseAboveSetting({ completionMaxTokens }, output)).not.toThrow();
         expect(() => refuseAboveModel({ completionMaxTokens }, output, limits)).not.toThrow();
@@ -213,13 +221,13 @@ test("A stated bound is refused exactly where it is above the limit of its field
 test("A lowered bound is at most the model's maximum, leaves room for the prompt, and is unchanged where it fits.", () => {
   fc.assert(
     fc.property(limitsOfModel, estimate, tokens, (limits, prompt, asked) => {
-      const lowered = loweredOutputTokens(asked, limits, prompt);
+      const found = lowered(asked, limits, prompt);
+      const most = Math.min(asked, limits.maxOutputTokens);
       const room = limits.contextWindow - prompt.likely;
-      expect(lowered).toBeGreaterThanOrEqual(1);
-      expect(lowered).toBeLessThanOrEqual(Math.min(asked, limits.maxOutputTokens, Math.max(1, room)));
-      if (Math.min(asked, limits.maxOutputTokens) <= room) {
-        expect(lowered).toBe(Math.min(asked, limits.maxOutputTokens));
-      }
+      expect(found).toBeGreaterThanOrEqual(Math.min(most, 16));
+      expect(found).toBeLessThanOrEqual(most);
+      if (room >= 32) expect(found).toBeLessThanOrEqual(room);
+      if (most <= room && room >= 32) expect(found).toBe(most);
     }),
   );
 });
@@ -228,8 +236,9 @@ test("A bound is not lowered for a file whose bytes are more than the context wi
   const file = { least: 10, likely: 200_000, likelyBesideText: 200_000, most: 400_000, hasAudio: true };
   const limits = { maxOutputTokens: 64_000, contextWindow: 200_000 };
   const prompt = { ...file, hasHourCache: false };
-  expect(loweredOutputTokens(32_000, limits, prompt)).toBe(32_000);
-  expect(defaultOutputTokens({ completionMaxTokens: MAX_TOKENS_DEFAULT }, limits, prompt)).toBe(MAX_TOKENS_DEFAULT);
+  expect(lowered(32_000, limits, prompt)).toBe(32_000);
+  expect(defaultOf(MAX_TOKENS_DEFAULT, limits, prompt)).toBe(MAX_TOKENS_DEFAULT);
+  expect(lowered(32_000, limits, { ...prompt, textTokens: 150_000 } as typeof prompt)).toBe(32_000);
 });
 
 test("A max_tokens above the model's maximum is refused.", () => {

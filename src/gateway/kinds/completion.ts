@@ -7,7 +7,7 @@ import { ApiError, UpstreamError, unsupportedField } from "../../errors.ts";
 import type { Provider, UpstreamRequest } from "../../providers/provider.ts";
 import { toApiError } from "../failures.ts";
 import type { Gateway, GatewayCall } from "../gateway.ts";
-import { isRefusedAbove, refuseAboveModel, refuseAboveSetting } from "../output-bound.ts";
+import { refuseAboveModel, refuseAboveSetting, refuseAboveWindow } from "../output-bound.ts";
 import { labelsOf, modelFor, type Plan, refuseTask } from "../plan.ts";
 
 type CompletionCall = GatewayCall<"completion">;
@@ -22,15 +22,8 @@ type Planner = Pick<Gateway, "catalog" | "providers" | "completionMaxTokens">;
  */
 export function planCompletion(gateway: Planner, call: Planned): Plan {
   const plan = planPrompt(gateway, call);
-  const { model, output, estimate } = plan;
-  const asked = isRefusedAbove(gateway, output) ? output.tokens : undefined;
-  if (estimate.least + (asked ?? 1) <= model.contextWindow) return plan;
-  const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
-  throw new ApiError(
-    "context_length_exceeded",
-    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${estimate.least} tokens${completion}. Please shorten the messages or the completion.`,
-    { param: "messages" },
-  );
+  refuseAboveWindow(gateway, plan);
+  return plan;
 }
 
 /**
