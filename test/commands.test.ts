@@ -48,7 +48,7 @@ test("commands create, list and show organizations", async () => {
     expect.objectContaining(empty),
   ]);
   const { stdout } = await run("org", "list");
-  expect(stdout).toMatch(/^ID +NAME +KIND +CREDITS +AVAILABLE\n/);
+  expect(stdout).toMatch(/^ID +NAME +KIND +STATUS +CREDITS +AVAILABLE\n/);
   expect(stdout).toContain("Research");
   expect(await line(1, "org", "create", "")).toContain('name is "", but must be 1 to 200 characters');
   expect(await line(1, "org", "show", "org_none")).toMatch(
