@@ -41,6 +41,9 @@ export const RARE_FIELDS = {
 } as const satisfies Record<string, "refused" | "ignored">;
 export type RareField = keyof typeof RARE_FIELDS;
 
+/** Name in `x-tollgate-ignored` of the effort `max` where an upstream gets a lower one. */
+export const LOWERED_EFFORT = "reasoning_effort.max";
+
 /** The fields that an upstream takes, in this form. */
 export type FieldSupport = Partial<Record<RareField, Treatment>>;
 

@@ -157,6 +157,31 @@ describe("Rows whose API differs from OpenAI's", () => {
   });
 });
 
+describe("The effort max", () => {
+  const MAX = /"(?:reasoning_effort|effort|maxReasoningEffort)":"max"/;
+  const LOWERED = /"(?:reasoning_effort|effort|thinkingLevel)":"x?high"/;
+
+  test.each([
+    ["openai-compatible", "", "openai", MAX],
+    ["openai-compatible", "", "deepseek", MAX],
+    ["openai-compatible", "", "groq", LOWERED],
+    ["openai-compatible", "", "unknown", LOWERED],
+    ["azure", "", "", LOWERED],
+    ["anthropic", "claude-opus-5", "", MAX],
+    ["bedrock", "eu.anthropic.claude-sonnet-4-6", "", MAX],
+    ["google", "gemini-3-pro-preview", "", LOWERED],
+    ["mistral", "magistral-medium-latest", "", LOWERED],
+    ["xai", "grok-4.3", "", LOWERED],
+  ])("%s %s %s gets it, or a lower one that is named.", async (kind, model, id, expected) => {
+    const fixture = FIXTURES.find((one) => one.kind === kind) as WireFixture;
+    const requestFormat = KNOWN_PROVIDERS.find((known) => known.id === id)?.requestFormat ?? {};
+    const fields = { reasoning_effort: "max" as const, ...(model && { model }) };
+    const { body, ignored } = await sent(fixture, { requestFormat }, fields);
+    expect(body).toMatch(expected);
+    expect(ignored).toEqual(expected === MAX ? [] : ["reasoning_effort.max"]);
+  });
+});
+
 describe("Prompt caching", () => {
   const long = "x".repeat(8_000);
   const conversation: Partial<UpstreamRequest> = {

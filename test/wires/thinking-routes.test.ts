@@ -92,6 +92,24 @@ describe("A budget of thinking", () => {
   });
 });
 
+describe("The effort max", () => {
+  const asked = { thinking: { type: "adaptive" }, output_config: { effort: "max" } };
+
+  test("is lowered for a provider that lacks it, under the name of each wire.", async () => {
+    upstream.answer(json(COMPLETION), json(COMPLETION), json(COMPLETION));
+    expect(await ask("foreign", asked)).toMatchObject({ status: 200, ignored: "output_config.effort.max" });
+    const chat = { model: "foreign", messages: [{ role: "user", content: "go" }], reasoning_effort: "max" };
+    const chatAnswer = await send(service, "/v1/chat/completions", token, chat);
+    expect(chatAnswer.headers.get("x-tollgate-ignored")).toBe("reasoning_effort.max");
+    const response = await send(service, "/v1/responses", token, {
+      ...{ model: "foreign", input: "go" },
+      reasoning: { effort: "max" },
+    });
+    expect(response.headers.get("x-tollgate-ignored")).toBe("reasoning.effort.max");
+    expect(upstream.requests.map(({ body }) => body.reasoning_effort)).toEqual(["xhigh", "xhigh", "xhigh"]);
+  });
+});
+
 describe("anthropic-beta", () => {
   const headers = { "anthropic-beta": "interleaved-thinking-2025-05-14,context-1m-2025-08-07" };
 

@@ -306,7 +306,7 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
     expect([...heard.ignored].sort()).toEqual(fixture.settingsIgnored);
   });
 
-  test.each(["none", "minimal", "low", "medium", "high", "xhigh"] as const)(
+  test.each(["none", "minimal", "low", "medium", "high", "xhigh", "max"] as const)(
     "effort %s: no more tokens than are held are asked for",
     async (effort) => {
       const asked = [model, ...fixture.thinkers].flatMap((name) =>

@@ -228,7 +228,7 @@ export const SentRequest = Type.Object({
     function_call: Type.Union([Type.Enum(["none", "auto"]), Named], { description: "Deprecated: use `tool_choice`." }),
     parallel_tool_calls: Type.Boolean(),
     response_format: ResponseFormat,
-    reasoning_effort: Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"]),
+    reasoning_effort: Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
     logit_bias: LogitBias,
     logprobs: Type.Boolean(),
     top_logprobs: Type.Integer({ minimum: 0, maximum: 20 }),

@@ -215,7 +215,7 @@ describe("Fields", () => {
   test.each([
     [{ thinking: { type: "disabled" } }, "none"],
     [{ thinking: { type: "adaptive" } }, "high"],
-    [{ thinking: { type: "adaptive" }, output_config: { effort: "max" } }, "xhigh"],
+    [{ thinking: { type: "adaptive" }, output_config: { effort: "max" } }, "max"],
     [{ thinking: { type: "enabled", budget_tokens: 10_000 } }, "medium"],
     [{ thinking: { type: "enabled", budget_tokens: 32_000 } }, "high"],
     [{}, undefined],

@@ -52,6 +52,7 @@ const PARAMS: Record<string, string> = {
   response_format: "output_config.format",
   "response_format.type": "output_config.format.type",
   reasoning_effort: "thinking",
+  "reasoning_effort.max": "output_config.effort.max",
   web_search_options: "tools",
 };
 
@@ -221,7 +222,7 @@ function toolChoiceOf(choice: NonNullable<MessagesRequest["tool_choice"]>): Chat
 function effortOf({ thinking, output_config }: MessagesRequest): ChatCompletionRequest["reasoning_effort"] {
   if (thinking?.type === "disabled") return "none";
   const effort = output_config?.effort;
-  if (effort !== undefined) return effort === "max" ? "xhigh" : effort;
+  if (effort !== undefined) return effort;
   if (thinking === undefined) return undefined;
   // Without an effort, adaptive thinking has the effort `high` (Anthropic's documentation, "Effort").
   if (thinking.type === "adaptive") return "high";

@@ -271,6 +271,7 @@ const PARAMS: Record<string, string> = {
   response_format: "text.format",
   "response_format.type": "text.format.type",
   reasoning_effort: "reasoning.effort",
+  "reasoning_effort.max": "reasoning.effort.max",
   web_search_options: "tools",
   verbosity: "text.verbosity",
   logprobs: "include",

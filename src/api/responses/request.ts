@@ -149,7 +149,7 @@ const TextFormat = TaggedUnion([
 const Summary = Type.Enum(["auto", "concise", "detailed"]);
 const TextSettings = PartialObject({ format: TextFormat, verbosity: Type.Enum(["low", "medium", "high"]) });
 const ReasoningSettings = PartialObject({
-  effort: Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh"]),
+  effort: Type.Enum(["none", "minimal", "low", "medium", "high", "xhigh", "max"]),
   summary: Summary,
   generate_summary: Summary,
   mode: Type.Literal("standard"),

@@ -6,7 +6,7 @@ import type {
   SharedV4Warning,
 } from "@ai-sdk/provider";
 import type { CacheControl, Tool } from "../../api/chat/request.ts";
-import { fitFields, hasMarks } from "../fields.ts";
+import { fitFields, hasMarks, LOWERED_EFFORT } from "../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { fitSchemas } from "../schemas.ts";
 import type { PromptCaching } from "../settings.ts";
@@ -114,7 +114,7 @@ const REQUIRED: Readonly<Record<string, string>> = {
 /** Returns the hints that a package left out. Throws UpstreamError for a field that changes the answer. */
 export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
   return warnings.flatMap((warning) => {
-    if (warning.type === "compatibility") return [];
+    if (warning.type === "compatibility") return warning.details?.startsWith('reasoning "max"') ? [LOWERED_EFFORT] : [];
     const feature =
       warning.type === "unsupported"
         ? warning.feature

@@ -120,4 +120,4 @@ export function optionsOf({ apiKey, baseUrl, headers }: ProviderSettings, fetch:
 }
 
 /** Share of `max_tokens` for reasoning, on wires that need a number of tokens; below one half, so that an answer follows. */
-export const REASONING_SHARES = { minimal: 0.1, low: 0.2, medium: 0.35, high: 0.45, xhigh: 0.45 } as const;
+export const REASONING_SHARES = { minimal: 0.1, low: 0.2, medium: 0.35, high: 0.45, xhigh: 0.45, max: 0.45 } as const;

@@ -11,6 +11,7 @@ const OPENAI: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: false,
   reasoningOff: null,
+  acceptsMaxEffort: false,
   encodesEmbeddings: true,
   servesTexts: false,
   fields: {},

@@ -1,7 +1,7 @@
 import type { ContentPart, RequestMessage } from "../../api/chat/request.ts";
 import { toSentCall, toSentTool } from "../../api/chat/translate.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn } from "../../api/json.ts";
-import { type FieldSupport, isMedium, MOVED_MEDIA, passing, thinkingWithin } from "../fields.ts";
+import { type FieldSupport, isMedium, LOWERED_EFFORT, MOVED_MEDIA, passing, thinkingWithin } from "../fields.ts";
 import type { UpstreamRequest } from "../provider.ts";
 import type { SchemaLimits } from "../schemas.ts";
 
@@ -23,6 +23,8 @@ export interface RequestFormat {
   acceptsExtraContent: boolean;
   /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
   reasoningOff: Readonly<Record<string, unknown>> | null;
+  /** False: the effort `max` is lowered to `xhigh`. */
+  acceptsMaxEffort: boolean;
   /** True: embeddings may be asked for in base64, which is a third as long. */
   encodesEmbeddings: boolean;
   /** True: it serves the completions API, which continues a text, in addition to chat completions. */
@@ -42,6 +44,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: true,
   reasoningOff: null,
+  acceptsMaxEffort: false,
   encodesEmbeddings: false,
   servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
@@ -69,7 +72,7 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   body[format.maxTokensField] = max_tokens;
   Object.assign(body, thinkingWithin(rest.thinking, max_tokens));
   if (effort === "none" && format.reasoningOff !== null) Object.assign(body, format.reasoningOff);
-  else if (effort !== undefined) body.reasoning_effort = effort;
+  else if (effort !== undefined) body.reasoning_effort = lowersEffort(request, format) ? "xhigh" : effort;
   if (request.stream) body.stream_options = { include_usage: true };
   return JSON.stringify(body);
 }
@@ -93,11 +96,21 @@ function withResultsAsText(messages: readonly RequestMessage[]): readonly Reques
   });
 }
 
-/** Returns the names of the hints of messages that are left out because the API refuses them. */
-export function refusedHints({ messages }: UpstreamRequest, { acceptsNames, acceptsReasoningDetails }: RequestFormat) {
+function lowersEffort({ reasoning_effort: effort }: UpstreamRequest, { acceptsMaxEffort }: RequestFormat): boolean {
+  return effort === "max" && !acceptsMaxEffort;
+}
+
+/** Returns the names of the hints that are left out or lowered because the API refuses them. */
+export function refusedHints(request: UpstreamRequest, format: RequestFormat) {
+  const { messages } = request;
+  const { acceptsNames, acceptsReasoningDetails } = format;
   const hasNames = !acceptsNames && messages.some(({ name }) => name !== undefined);
   const hasDetails = !acceptsReasoningDetails && messages.some((message) => message.reasoning_details !== undefined);
-  return [...(hasNames ? ["messages.name"] : []), ...(hasDetails ? ["messages.reasoning_details"] : [])];
+  return [
+    ...(hasNames ? ["messages.name"] : []),
+    ...(hasDetails ? ["messages.reasoning_details"] : []),
+    ...(lowersEffort(request, format) ? [LOWERED_EFFORT] : []),
+  ];
 }
 
 type SentMessage = Omit<RequestMessage, "content" | "reasoning_details" | "tool_calls"> & {

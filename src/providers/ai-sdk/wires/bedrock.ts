@@ -55,7 +55,7 @@ export const bedrock: Wire = {
     const isSerial = tools !== undefined && isParallel === false;
     const providerOptions = { anthropic: { disableParallelToolUse: isSerial || undefined } };
     return {
-      options: { ...options, ...effort(request), ...toolsOfConversation(request), providerOptions },
+      options: { ...effort(request), ...options, ...toolsOfConversation(request), providerOptions },
       own: { reasoningConfig: thinking, serviceTier: tier === "flex" ? tier : undefined },
       ignored: [
         ...ignored,
@@ -87,8 +87,10 @@ const CACHES_MARKED = /anthropic\.claude-(3-5-haiku|3-7|[a-z]+-[4-9])|amazon\.no
 
 /** Limits the effort of Nova, which with high effort refuses a limit of its answer ("Extended thinking" in Nova's guide). A hold needs that limit. */
 function effort({ model, reasoning_effort: effort }: UpstreamRequest): Partial<LanguageModelV4CallOptions> {
-  const isHigh = effort === "high" || effort === "xhigh";
-  return model.includes("nova") && isHigh ? { reasoning: "medium" } : {};
+  const isHigh = effort === "high" || effort === "xhigh" || effort === "max";
+  if (model.includes("nova") && isHigh) return { reasoning: "medium" };
+  // The package sends its `xhigh` as `max`, and does not know `max`.
+  return effort === "max" ? { reasoning: "xhigh" } : {};
 }
 
 /** Adds the tools of the conversation's calls, which Converse requires. Throws UpstreamError if calls are forbidden. */

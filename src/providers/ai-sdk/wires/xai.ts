@@ -1,3 +1,4 @@
+import { LOWERED_EFFORT } from "../../fields.ts";
 import { XAI_REASONING } from "../reasoning.ts";
 import { keyed, type Wire } from "../wire.ts";
 
@@ -7,7 +8,10 @@ export const xai: Wire = {
   takes: ["user", "parallel_tool_calls"],
   fields: {},
   // xAI stores nothing, so it returns its reasoning encrypted, and the next turn sends it back.
-  fit: ({ parallel_tool_calls: parallelToolCalls, user }) => ({ own: { store: false, parallelToolCalls, user } }),
+  fit: ({ parallel_tool_calls: parallelToolCalls, user, reasoning_effort: effort }) => ({
+    own: { store: false, parallelToolCalls, user },
+    ...(effort === "max" && { options: { reasoning: "xhigh" }, ignored: [LOWERED_EFFORT] }),
+  }),
   prompt: { imageDetail: (detail) => ({ xai: { imageDetail: detail } }), takesToolImages: true },
   metadataKey: "xai",
   reasoning: XAI_REASONING,
