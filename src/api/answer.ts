@@ -57,6 +57,8 @@ export interface AnswerHead {
   /** The catalog's id. */
   model: string;
   organizationId: string;
+  /** Tokens of the prompt, as far as they are known then: usually an estimate. */
+  promptTokens?: number;
   headers: Record<string, string>;
 }
 

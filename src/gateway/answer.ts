@@ -4,7 +4,7 @@ import type { FinishReason } from "../api/chat/completion.ts";
 import { NumbersText } from "../api/embeddings/vector.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
-import type { TokenCounts } from "../credits/price.ts";
+import { type TokenCounts, tokenTotals } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
 import { type Admission, budgetHeaders } from "./admit.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -38,7 +38,7 @@ export function deprecationHeaders({
 /** Returns the head of an answer that an upstream has begun. */
 export function headOf(
   gateway: Pick<Gateway, "clock">,
-  { facts, available, tightest, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
+  { facts, available, tightest, estimate, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
   {
     model,
     route,
@@ -60,6 +60,7 @@ export function headOf(
     created: Math.floor(gateway.clock() / 1000),
     model: model.id,
     organizationId: facts.organizationId,
+    promptTokens: estimate.likely,
     headers,
   };
 }
@@ -68,7 +69,7 @@ export function headOf(
 export function headOfReplay(
   { principal }: Pick<GatewayCall, "principal">,
   model: CatalogModel,
-  { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
+  { id, created, headers, tokens }: Pick<StoredAnswer, "id" | "created" | "headers" | "tokens">,
   { available, requestLimit, tokenLimit }: Pick<Admission, "available" | "requestLimit" | "tokenLimit">,
 ): AnswerHead {
   const replayHeaders = {
@@ -78,7 +79,11 @@ export function headOfReplay(
     "x-tollgate-idempotent-replay": "true",
     ...deprecationHeaders(model),
   };
-  return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };
+  const { input: promptTokens } = tokenTotals(tokens);
+  return {
+    ...{ id, created, model: model.id, organizationId: principal.organizationId },
+    ...{ promptTokens, headers: replayHeaders },
+  };
 }
 
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */

@@ -148,8 +148,9 @@ function replay(
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
 ): Promise<void> | undefined {
-  const { piece, finishReason, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
-  client.open(headOfReplay(call, model, head, { available, ...limits }));
+  const stored = JSON.parse(answer) as StoredAnswer;
+  const { piece, finishReason, tokens, ended } = stored;
+  client.open(headOfReplay(call, model, stored, { available, ...limits }));
   void client.push([piece]);
   return client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
 }

@@ -160,6 +160,20 @@ describe("Fields of a native answer", () => {
     expect(final).toMatchObject({ content, stop_reason: "end_turn", context_management: edits });
   });
 
+  test("The beginning of a stream has the prompt as Anthropic has counted it.", async () => {
+    const usage = { input_tokens: 40, cache_read_input_tokens: 7, cache_creation_input_tokens: 5, output_tokens: 1 };
+    const events = [
+      { type: "message_start", message: { id: "m", type: "message", role: "assistant", content: [], usage } },
+      { type: "message_delta", delta: { stop_reason: "end_turn" }, usage: { output_tokens: 12 } },
+      { type: "message_stop" },
+    ];
+    makers.answer({ headers: STREAM, body: sse(events) });
+    const stream = anthropic().messages.stream({ model: "claude", max_tokens: 100, messages: [USER] });
+    const begun = new Promise((resolve) => stream.once("streamEvent", resolve));
+    expect(await begun).toMatchObject({ message: { usage: { ...usage, output_tokens: 0 } } });
+    expect((await stream.finalMessage()).usage).toMatchObject({ ...usage, output_tokens: 12 });
+  });
+
   test("phase of OpenAI reaches the client, whole and streamed, and OpenAI again from what is kept.", async () => {
     const content = [{ type: "output_text", text: "Hello", annotations: [], logprobs: [] }];
     const item = {

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { createProvider } from "../../src/providers/index.ts";
+import { sse } from "../support/second-wire.ts";
 import { makeOrganization, type RunningService, send, startService } from "../support/service.ts";
 import { settingsOf } from "../support/wire.ts";
 import { type ScriptedServer, startScriptedServer } from "./scripted-server.ts";
@@ -107,6 +108,26 @@ describe("The effort max", () => {
     });
     expect(response.headers.get("x-tollgate-ignored")).toBe("reasoning.effort.max");
     expect(upstream.requests.map(({ body }) => body.reasoning_effort)).toEqual(["xhigh", "xhigh", "xhigh"]);
+  });
+});
+
+test("A stream of another provider begins with the estimate of its prompt, which LangChain takes as the input tokens.", async () => {
+  const choices = [{ index: 0, delta: { content: "Yes" }, finish_reason: null }];
+  const end = { choices: [{ index: 0, delta: {}, finish_reason: "stop" }] };
+  const body = `${sse([{ choices }, end])}data: [DONE]\n\n`;
+  upstream.answer({ headers: { "content-type": "text/event-stream" }, body });
+  const messages = [{ role: "user", content: "x".repeat(400) }];
+  const answer = await send(service, "/v1/messages", token, {
+    model: "foreign",
+    max_tokens: 10,
+    stream: true,
+    messages,
+  });
+  const events = [...(await answer.text()).matchAll(/^data: (.*)$/gm)].map(([, data = ""]) => JSON.parse(data));
+  // A token for each four bytes, and seven of the template.
+  expect(events[0]).toMatchObject({
+    type: "message_start",
+    message: { usage: { input_tokens: 107, output_tokens: 0 } },
   });
 });
 

@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import type { AnswerHead } from "../answer.ts";
+import type { AnswerHead, AnswerPiece } from "../answer.ts";
 import type { CompletionUsage, FinishReason } from "../chat/completion.ts";
 import { citedSources } from "../json.ts";
 import { Nullable, OptionalKeys, TokenCount, Typed } from "../schema.ts";
@@ -50,10 +50,9 @@ type MessageUsage = Static<typeof MessageUsage>;
 export type OutputBlock = Static<typeof OutputBlock>;
 
 const ID_PREFIX = "msg_";
-const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
 /** Returns a message without content, as a stream begins with it. */
-export function messageStart({ id, model }: AnswerHead): MessageDocument {
+export function messageStart({ id, model }: AnswerHead, usage: CompletionUsage): MessageDocument {
   return {
     id: `${ID_PREFIX}${id}`,
     type: "message",
@@ -62,7 +61,22 @@ export function messageStart({ id, model }: AnswerHead): MessageDocument {
     content: [],
     stop_reason: null,
     stop_sequence: null,
-    usage: toMessageUsage(NO_USAGE),
+    usage: toMessageUsage(usage),
+  };
+}
+
+/** Returns the usage at the beginning: the prompt as the upstream has counted it, or its estimate. */
+export function usageAtStart({ promptTokens = 0 }: AnswerHead, pieces: readonly AnswerPiece[]): CompletionUsage {
+  const { prompt_tokens: counted, ...reported } = pieces.find(({ usage }) => usage)?.usage ?? {};
+  const numberOf = (value: unknown) => (typeof value === "number" ? value : 0);
+  const [read, written] = [numberOf(reported.cached_tokens), numberOf(reported.cache_write_tokens)];
+  const hour = numberOf(reported.cache_write_1h_tokens);
+  const isPlausible = typeof counted === "number" && counted > 0 && read + written <= counted && hour <= written;
+  const prompt = isPlausible ? counted : promptTokens;
+  const details = { cached_tokens: read, cache_write_tokens: written, cache_write_1h_tokens: hour };
+  return {
+    ...{ prompt_tokens: prompt, completion_tokens: 0, total_tokens: prompt },
+    ...(isPlausible && { prompt_tokens_details: details }),
   };
 }
 
