@@ -182,6 +182,27 @@ describe("The effort max", () => {
   });
 });
 
+describe("Messages that an answer left behind", () => {
+  const cut = [{ id: "c", type: "function" as const, function: { name: "f", arguments: '{"city":"Par' } }];
+  const messages: UpstreamRequest["messages"] = [
+    { role: "user", content: "go" },
+    { role: "assistant", tool_calls: cut },
+    { role: "tool", tool_call_id: "c", content: "invalid JSON" },
+  ];
+
+  test.each(FIXTURES)("with arguments that were cut off reach $kind as the wire takes them.", async (fixture) => {
+    const { body, refused } = await sent(
+      fixture,
+      {},
+      { messages, tools: [{ type: "function", function: { name: "f" } }] },
+    );
+    expect(refused).toBeUndefined();
+    const isObject = ["anthropic", "bedrock", "google", "google-vertex"].includes(fixture.kind);
+    const text = JSON.stringify('{"city":"Par');
+    expect(body).toContain(isObject ? `{"INVALID_JSON":${text}}` : "city");
+  });
+});
+
 describe("Prompt caching", () => {
   const long = "x".repeat(8_000);
   const conversation: Partial<UpstreamRequest> = {

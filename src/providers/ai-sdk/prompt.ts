@@ -6,7 +6,7 @@ import type {
 } from "@ai-sdk/provider";
 import type { ContentPart, ReasoningDetail, RequestMessage, ToolCall } from "../../api/chat/request.ts";
 import { TEXT_SIGNATURE_ID } from "../../api/gemini/signatures.ts";
-import { isObject, parseJson, textOf } from "../../api/json.ts";
+import { argumentsObject, textOf } from "../../api/json.ts";
 import { isMedium, MOVED_MEDIA, markOf } from "../fields.ts";
 import { type UpstreamRequest, unsupportedField } from "../provider.ts";
 import { fieldsOfDetail, isCallSignature, readExtraContent } from "./reasoning.ts";
@@ -103,10 +103,10 @@ export class AiSdkPrompt {
     const { prompt: rules } = this.#wire;
     const { reasoning_content: reasoning, refusal, tool_calls: calls = [] } = message;
     const text = `${message.content === undefined ? "" : contentText(message.content, at)}${refusal ?? ""}`;
-    const parts: AssistantPart[] = calls.flatMap((call, index) => [
+    const parts: AssistantPart[] = calls.flatMap((call) => [
       // Providers refuse signed reasoning at any other place than before its call.
       ...this.#reasoningParts(readExtraContent(call.extra_content).details),
-      this.#call(call, message, `${at}.tool_calls[${index}]`),
+      this.#call(call, message),
     ]);
     // The position before each call is known only from the call itself.
     if (!parts.some(({ type }) => type === "reasoning")) parts.unshift(...this.#reasoningOf(message));
@@ -152,7 +152,7 @@ export class AiSdkPrompt {
     });
   }
 
-  #call(call: ToolCall, { reasoning_details: details = [] }: RequestMessage, at: string): AssistantPart {
+  #call(call: ToolCall, { reasoning_details: details = [] }: RequestMessage): AssistantPart {
     const { id, function: called, extra_content: extra } = call;
     const { name, arguments: given } = called;
     this.#toolNames.set(id, name);
@@ -161,7 +161,7 @@ export class AiSdkPrompt {
       type: "tool-call",
       toolCallId: id,
       toolName: name,
-      input: toInput(given, at),
+      input: argumentsObject(given),
       ...(signature !== undefined && this.#signed(signature)),
     };
   }
@@ -213,13 +213,6 @@ function contentText(content: RequestMessage["content"], at: string): string {
       throw unsupportedField(at, "images and files are supported only in user messages");
     })
     .join("");
-}
-
-function toInput(given: string, at: string): unknown {
-  if (given.trim() === "") return {};
-  const input = parseJson(given);
-  if (isObject(input)) return input;
-  throw unsupportedField(`${at}.function.arguments`, "expected a JSON object");
 }
 
 const JPEG = "image/jpeg";
