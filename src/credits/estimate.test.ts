@@ -58,6 +58,11 @@ const message: fc.Arbitrary<RequestMessage> = fc.record(
 );
 
 describe("estimatePrompt", () => {
+  test("counts the audio of a former answer, which only its provider has, as a medium of any length.", () => {
+    const { most, hasAudio } = estimate([{ role: "assistant", audio: { id: "audio_1" } }]);
+    expect([most, hasAudio]).toEqual([LIMITS.contextWindow, true]);
+  });
+
   test("The bounds of any request are in order.", () => {
     const conversation = fc.array(message, { minLength: 1, maxLength: 5 });
     const tools = fc.array(

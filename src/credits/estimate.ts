@@ -231,7 +231,9 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
       visitPart(part, visit, others);
     }
   }
-  const { reasoning_details: details } = message;
+  const { reasoning_details: details, audio } = message;
+  // The provider keeps the sound, whose length is not known here.
+  if (audio !== undefined) others.media.push({ type: "file", file: { file_id: audio.id } });
   if (details !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(details));
   for (const field of TEXTS) {
     const text = message[field];

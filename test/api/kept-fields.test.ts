@@ -137,6 +137,20 @@ describe("The signature of Gemini's text returns to Google with the text", () =>
   });
 });
 
+test("A chat completion with audio is continued by the audio's id, and OpenAI gets no more of it.", async () => {
+  const audio = { id: "audio_1", data: "AAAA", expires_at: 1, transcript: "Hello" };
+  const message = { role: "assistant" as const, content: null, refusal: null, audio };
+  makers.answer({ body: JSON.stringify({ choices: [{ index: 0, message, finish_reason: "stop" }] }) });
+  const messages = [USER, message, USER];
+  const { response } = await openai().chat.completions.create({ model: "gpt", messages }).withResponse();
+  expect(response.headers.get("x-tollgate-ignored")).toBeNull();
+  expect(makers.requests[0]?.body.messages).toEqual([
+    USER,
+    { role: "assistant", content: null, audio: { id: "audio_1" } },
+    USER,
+  ]);
+});
+
 describe("Fields of a native answer", () => {
   const edits = { applied_edits: [{ type: "clear_tool_uses_20250919", cleared_tool_uses: 3 }] };
 

@@ -201,6 +201,20 @@ describe("Messages that an answer left behind", () => {
     const text = JSON.stringify('{"city":"Par');
     expect(body).toContain(isObject ? `{"INVALID_JSON":${text}}` : "city");
   });
+
+  test.each([
+    ["openai-compatible", "openai", true],
+    ["openai-compatible", "groq", false],
+    ["anthropic", "", false],
+    ["google", "", false],
+  ])("with audio reach only providers that have it: %s %s.", async (kind, id, isSent) => {
+    const fixture = FIXTURES.find((one) => one.kind === kind) as WireFixture;
+    const requestFormat = KNOWN_PROVIDERS.find((known) => known.id === id)?.requestFormat ?? {};
+    const answered = { role: "assistant" as const, audio: { id: "audio_1" } };
+    const turn = [messages[0], answered, { role: "user" as const, content: "on" }] as UpstreamRequest["messages"];
+    const { body, ignored } = await sent(fixture, { requestFormat }, { messages: turn });
+    expect([body.includes('"audio":{"id":"audio_1"}'), ignored]).toEqual([isSent, isSent ? [] : ["messages.audio"]]);
+  });
 });
 
 describe("Prompt caching", () => {

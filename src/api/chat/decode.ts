@@ -10,8 +10,9 @@ import { translateRequest, withNestedTools } from "./translate.ts";
 /** The `max_tokens` by which clients of local servers, such as LM Studio, say that they state none. */
 const NO_BOUND = -1;
 
-/** Clients that assemble an answer from its chunks send the position of a call back. */
-const readRequest = compileReader(SentRequest, { silent: ["messages.tool_calls.index"] });
+/** Fields of an answer that clients send back with its message, and that no provider needs. */
+const SILENT = ["tool_calls.index", "audio.data", "audio.transcript", "audio.expires_at"];
+const readRequest = compileReader(SentRequest, { silent: SILENT.map((name) => `messages.${name}`) });
 
 /** The operator's settings of chat completions. */
 export interface ChatSettings {
@@ -117,7 +118,7 @@ export function excessIssue(list: unknown, param: string, limit: number): Valida
 
 function firstIssue(messages: RequestMessage[]): ValidationIssue | undefined {
   for (const [index, message] of messages.entries()) {
-    const hasOtherContent = (message.tool_calls?.length ?? 0) > 0 || message.refusal !== undefined;
+    const hasOtherContent = (message.tool_calls?.length ?? 0) > 0 || (message.refusal ?? message.audio) !== undefined;
     if (message.content === undefined && !(message.role === "assistant" && hasOtherContent))
       return missing(`messages[${index}].content`);
     if (message.role === "tool" && message.tool_call_id === undefined)

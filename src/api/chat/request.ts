@@ -80,13 +80,14 @@ export const SentMessage = Type.Object({
   role: Type.Enum([...MESSAGE_ROLES, "function"]),
   content: Type.Optional(
     Type.Union([Type.String(), Type.Array(ContentPart)], {
-      description: "Required, except on an assistant message with tool_calls or a refusal.",
+      description: "Required, except on an assistant message with tool_calls, audio or a refusal.",
     }),
   ),
   name: OptionalText,
   tool_calls: Type.Optional(Type.Array(ToolCall)),
   tool_call_id: OptionalText,
   refusal: OptionalText,
+  audio: Type.Optional(Type.Object({ id: Type.String() }, { description: "Audio that the model made before." })),
   reasoning_content: OptionalText,
   reasoning_details: Type.Optional(Type.Array(ReasoningDetail)),
   function_call: Type.Optional(FunctionCall),

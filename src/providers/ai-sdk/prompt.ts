@@ -54,6 +54,7 @@ export class AiSdkPrompt {
         this.#messages.push({ role: "user", content: this.#userParts(message.content, at) });
         break;
       case "assistant": {
+        if (message.audio !== undefined) this.ignored.add("messages.audio");
         const content = this.#assistantParts(message, at);
         if (content.length > 0) this.#messages.push({ role: "assistant", content });
         break;

@@ -61,7 +61,9 @@ export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: 
   const converted: readonly string[] = [...SAME, ...UNSUPPORTED];
   const unknown = Object.entries(further).filter(([field, value]) => value !== undefined && !converted.includes(field));
   const ignored = [...left, ...unknown.map(([field]) => field)];
-  if (messages.some(({ name }) => name !== undefined)) ignored.push("messages.name");
+  for (const field of ["name", "audio"] as const) {
+    if (messages.some((message) => message[field] !== undefined)) ignored.push(`messages.${field}`);
+  }
   if (messages.some(({ reasoning_details: own = [] }) => own.some(isForeign)))
     ignored.push("messages.reasoning_details");
   return { body, ignored };

@@ -105,10 +105,12 @@ export function refusedHints(request: UpstreamRequest, format: RequestFormat) {
   const { messages } = request;
   const { acceptsNames, acceptsReasoningDetails } = format;
   const hasNames = !acceptsNames && messages.some(({ name }) => name !== undefined);
+  const hasAudio = format.fields.audio !== "passed" && messages.some(({ audio }) => audio !== undefined);
   const hasDetails = !acceptsReasoningDetails && messages.some((message) => message.reasoning_details !== undefined);
   return [
     ...(hasNames ? ["messages.name"] : []),
     ...(hasDetails ? ["messages.reasoning_details"] : []),
+    ...(hasAudio ? ["messages.audio"] : []),
     ...(lowersEffort(request, format) ? [LOWERED_EFFORT] : []),
   ];
 }
@@ -121,7 +123,7 @@ type SentMessage = Omit<RequestMessage, "content" | "reasoning_details" | "tool_
 };
 
 /** Fields of messages that not every API takes as they are. */
-const TRANSLATED = ["name", "refusal", "reasoning_content", "tool_calls", "reasoning_details"] as const;
+const TRANSLATED = ["name", "refusal", "reasoning_content", "tool_calls", "reasoning_details", "audio"] as const;
 
 function toMessage(message: RequestMessage, format: RequestFormat): SentMessage {
   const isSystem = message.role === "developer" && !format.acceptsDeveloperRole;
@@ -129,7 +131,7 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
   const parts = Array.isArray(message.content) ? message.content : [];
   const isSent = message.content !== undefined && !parts.some(({ type }) => type === "refusal" || type === "file");
   if (isPlain && isSent) return message;
-  const { role, content, name, refusal, tool_calls: calls, ...rest } = message;
+  const { role, content, name, refusal, tool_calls: calls, audio, ...rest } = message;
   const { reasoning_content: reasoning, reasoning_details: signed, ...others } = rest;
   // OpenAI's clients send the key even if there is no text, and some upstreams need it.
   const text = toContent(content, format);
@@ -140,6 +142,7 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
     ...others,
     name: format.acceptsNames ? name : undefined,
     refusal: isRefusalText ? undefined : refusal,
+    audio: format.fields.audio === "passed" ? audio : undefined,
     ...(format.reasoningField !== null && { [format.reasoningField]: reasoning }),
     reasoning_details: format.acceptsReasoningDetails ? (signed ?? detailsIn(calls)) : undefined,
     tool_calls: calls?.map(({ extra_content: extra, ...call }) =>
