@@ -37,7 +37,9 @@ export const errorCatalog = {
   max_cost_exceeded: invalid(400, "The request can cost more than its `x-tollgate-max-cost` allows."),
   content_filter: invalid(400, "The model's provider rejected the prompt because of its content policy."),
   upstream_rejected: invalid(400, "The model's provider rejected the request."),
-  missing_token: authentication("No access token was sent. Send the header `Authorization: Bearer <token>`."),
+  missing_token: authentication(
+    "No access token was sent. Send the header `Authorization: Bearer <token>`, `x-api-key` or `x-goog-api-key`.",
+  ),
   invalid_token: authentication("The access token is not valid."),
   expired_token: authentication("The access token has expired."),
   sign_in_failed: authentication("The sign-in was not completed. Start again."),

@@ -84,7 +84,7 @@ export class UnknownFields {
 
   /** Adds a field; `place` is the path of its object, with a dot at its end. */
   add(place: string, field: string): void {
-    const name = `${place}${field.slice(0, FIELD_CHARACTERS_MAX).replaceAll(/[^\w.$:@/-]/g, "_")}`;
+    const name = `${place}${field.slice(0, FIELD_CHARACTERS_MAX).replaceAll(/[^\w.$:@/[\]-]/g, "_")}`;
     if (this.#refused?.test(name)) this.refused ??= name;
     if (this.#names.size < FIELDS_LISTED_MAX) this.#names.add(name);
     else if (!this.#names.has(name)) this.#isMore = true;

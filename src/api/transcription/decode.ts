@@ -16,7 +16,8 @@ export function decodeTranscription(form: FormFields): DecodedTranscription {
   refuseIf(checkRefused(form));
   const { file, temperature } = form;
   refuseIf(file === undefined || file instanceof UploadedFile ? undefined : wrongType("file", "a file", file));
-  const number = typeof temperature === "string" && temperature !== "" ? Number(temperature) : temperature;
+  const isNumber = typeof temperature === "string" && /\d/.test(temperature) && !Number.isNaN(Number(temperature));
+  const number = isNumber ? Number(temperature) : temperature;
   const { read: request, unknown } = readRequest({ ...form, temperature: number });
   const { response_format: format = "json" } = request;
   return {
