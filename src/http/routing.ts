@@ -14,7 +14,13 @@ import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
 import { countMessageTokens, createMessage } from "./routes/messages.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
-import { countResponseTokens, createResponse, deleteResponse, retrieveResponse } from "./routes/responses.ts";
+import {
+  absentOperation,
+  countResponseTokens,
+  createResponse,
+  deleteResponse,
+  retrieveResponse,
+} from "./routes/responses.ts";
 import { reportUsage, showKey, showKeyInfo } from "./routes/usage.ts";
 
 export const endpoints: readonly Endpoint[] = [
@@ -69,6 +75,8 @@ export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);
   const isPublic = isPublicPath(path);
   if (isPublic) reply.header("access-control-allow-origin", "*");
+  const absent = absentOperation(path);
+  if (absent !== undefined) return sendError(reply, absent);
   const methods = ROUTES.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
   if (methods.length > 0) {
     if (request.headers.upgrade?.toLowerCase() === "websocket") {
@@ -91,6 +99,9 @@ function notFoundMessage(request: FastifyRequest, path: string): string | undefi
   if (!isPublicPath(path)) return undefined;
   if (isPublicPath(path.slice(API_PREFIX.length))) {
     return `Route not found. The path repeats ${API_PREFIX}: set the base URL to ${baseUrlOf(request)}.`;
+  }
+  if (isGeminiPath(path) && path.includes(":") && !path.startsWith("/v1beta/models/")) {
+    return "Route not found. Name a model that contains a slash with the prefix 'models/'.";
   }
   const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
   return `Route not found. Available routes: ${known.join(", ")}.`;

@@ -360,6 +360,8 @@ describe("Other endpoints", () => {
       paths: Record<string, Record<string, { operationId: string }>>;
     };
     expect(document.openapi).toMatch(/^3\.1/);
+    const shapes = Object.keys(document.paths).map((path) => path.replaceAll(/{[^}]*}/g, "{}"));
+    expect(new Set(shapes).size).toBe(shapes.length);
     const operations = Object.entries(document.paths)
       .filter(([path]) => !path.startsWith("/admin/"))
       .flatMap(([, methods]) => Object.values(methods).map(({ operationId }) => operationId));

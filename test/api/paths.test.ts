@@ -67,6 +67,12 @@ describe("A path with a trailing or repeated slash is equivalent to the path wit
     expect((await send(service, "/v1/models/?access_token=x", token)).status).toBe(400);
   });
 
+  test("A path of Gemini's API without 'models/' says so.", async () => {
+    const answer = await send(service, "/v1beta/sandbox/echo:generateContent", token, { contents: [] });
+    const { error } = (await answer.json()) as { error: { message: string } };
+    expect([answer.status, error.message]).toEqual([404, expect.stringContaining("prefix 'models/'")]);
+  });
+
   test("A client whose base URL ends with a slash works.", async () => {
     const client = new OpenAI({ apiKey: token, baseURL: `${service.baseUrl}/`, maxRetries: 0 });
     expect((await client.models.list()).data.length).toBeGreaterThan(1);

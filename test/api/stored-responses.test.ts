@@ -154,6 +154,19 @@ test("Calls of stored responses keep their tools, and their items can be sent by
   expect([user, called, ...rest]).toEqual(continued);
 });
 
+test("Operations on stored responses that are not offered are named.", async () => {
+  const { id } = await client.responses.create({ model: "talk", input: "Hello" });
+  const absent = {
+    status: 404,
+    error: { message: expect.stringMatching(/'(input_items|cancel|compact)' of responses/) },
+  };
+  await expect(client.responses.inputItems.list(id)).rejects.toMatchObject(absent);
+  await expect(client.responses.cancel(id)).rejects.toMatchObject(absent);
+  await expect(client.responses.compact({ model: "talk" as never, input: "x" })).rejects.toMatchObject(absent);
+  const streamed = client.responses.retrieve(id, { stream: true });
+  await expect(streamed).rejects.toMatchObject({ status: 400, code: "unsupported_value", param: "stream" });
+});
+
 test("Too many references are refused before they are looked up.", async () => {
   const input = Array.from({ length: 33_000 }, (_, index) => ({ type: "item_reference", id: `msg_${index}` }));
   const answer = await send(service, "/v1/responses", keeping.token, { model: "talk", input });

@@ -18,7 +18,7 @@ const generating = answered({
   description:
     "The methods of Gemini's API. `generateContent` and `streamGenerateContent` generate a reply and charge the token's organization; a stream is server-sent events with `?alt=sse`, one JSON list without. `countTokens` estimates the tokens of a prompt without a charge. `null` counts as an absent field; unknown fields are ignored.",
   body: GenerateContentRequest,
-  wildcard: { name: "call", description: `The model's id, a colon, and the method: ${METHODS.join(", ")}.` },
+  wildcard: { name: "model", description: `The model's id, a colon, and the method: ${METHODS.join(", ")}.` },
   response: {
     description: "The reply, its parts, or the estimated tokens.",
     schema: Type.Union([GenerateContentResponse, Type.Object({ totalTokens: Type.Integer({ minimum: 0 }) })]),
