@@ -117,15 +117,15 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     return data;
   }
 
-  test("A customer pays, spends, is warned, gets a refund and leaves, and the books balance.", LONG, async () => {
-    // The operator creates the customer, agrees prices, and has its warnings sent.
+  /** The operator creates the customer, agrees prices, and adds a receiver of its warnings. */
+  async function createCustomer(): Promise<{ token: string; webhook: Webhook }> {
     await signIn(page, await adminTokenOf(service));
     await open("Organizations");
     await press("New customer");
     await fill("Name", CUSTOMER);
     await fill("Credits", "1.5");
     await dialog().getByRole("button", { name: "Create customer" }).click();
-    const firstToken = await shownSecret();
+    const token = await shownSecret();
     await page.getByRole("heading", { name: CUSTOMER, level: 1 }).waitFor();
     organizationId = new URL(page.url()).pathname.split("/").at(-1) ?? "";
     await tab("Settings").click();
@@ -142,9 +142,11 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     const webhook = new Webhook(await shownSecret());
     await row("Account manager").getByText("Active").waitFor();
     await press("Sign out");
+    return { token, webhook };
+  }
 
-    // The owner signs in, and buys credits.
-    await admitOwner();
+  /** The owner signs in, and buys credits. Returns the id of the payment. */
+  async function buyCredits(): Promise<string> {
     await page.goto("/credits");
     await press("Sign in with Example Login");
     await page.getByPlaceholder("Enter any login").fill("owner");
@@ -163,8 +165,11 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await page.getByText("Thank you. 100.00 credits were granted.").waitFor();
     await row(payment).first().getByText("Paid", { exact: true }).waitFor();
     expect(await credits()).toEqual({ available: 101.5, held: 0, used: 0, total: 101.5 });
+    return payment;
+  }
 
-    // The owner makes a key for an application.
+  /** The owner makes a key for an application. */
+  async function makeKey(): Promise<string> {
     await open("Tokens");
     await press("Edit bounds");
     await fill("Tokens per person", "1");
@@ -174,8 +179,11 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await dialog().getByRole("button", { name: "Create token" }).click();
     const key = await shownSecret();
     await row("Web shop").getByText("Active").waitFor();
+    return key;
+  }
 
-    // The application spends more than half of what was paid, and the warning goes out.
+  /** The application spends more than half of what was paid. Returns the cost of each answer. */
+  async function spend(key: string): Promise<number[]> {
     const openai = new OpenAI({ apiKey: key, baseURL: service.baseUrl, maxRetries: 0 });
     const messages = [{ role: "user" as const, content: "good morning ".repeat(40) }];
     const request = { model: "sandbox/echo", messages, max_tokens: 100 };
@@ -189,15 +197,11 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
       if (usage) costs.push(costOf(usage));
     }
     expect(streamed).toBe(answer.choices[0]?.message.content);
-    await eventually(() => warnings.length).toBe(1);
-    const [warning] = warnings;
-    const { available: left } = await credits();
-    expect(webhook.verify(warning?.body ?? "", warning?.headers ?? {})).toMatchObject({
-      type: "credits.low",
-      data: { organization_id: organizationId, percent: 50, last_top_up: 100, credits_left: left },
-    });
+    return costs;
+  }
 
-    // The owner reads the statement: the grant, the payment and both charges, to the micro-credit.
+  /** The owner reads the statement: the grant, the payment and both charges, to the micro-credit. */
+  async function readStatement(payment: string, costs: number[]): Promise<void> {
     await open("Credits");
     const entries = await expectSameSums();
     expect(entries.map(({ kind, amount }) => [kind, micro(amount)])).toEqual([
@@ -206,7 +210,6 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
       ...costs.map((cost) => ["charge", -micro(cost)]),
     ]);
     expect(entries[1]?.reference).toBe(payment);
-    expect(micro((await usageOf(service, key)).creditsUsed)).toBe(micro((await credits()).used));
     const downloading = page.waitForEvent("download");
     await page.getByRole("link", { name: "Export CSV" }).click();
     const csv = await readFile(await (await downloading).path(), "utf8");
@@ -214,8 +217,10 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await press("Sign out");
     await press("Yes, sign me out");
     await page.getByRole("button", { name: "Sign in with Example Login" }).waitFor();
+  }
 
-    // The operator pays a fifth back at Stripe, and closes the account.
+  /** The operator pays a fifth back at Stripe, and closes the account. */
+  async function refundAndClose(payment: string, left: number): Promise<void> {
     await signIn(page, await adminTokenOf(service));
     await open("Organizations");
     await open(CUSTOMER);
@@ -234,13 +239,7 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     const all = await expectSameSums();
     expect(all.map(({ kind }) => kind)).toEqual(["grant", "grant", "charge", "charge", "revoke", "revoke"]);
     expect((await statement()).closing).toBe(0);
-    for (const token of [firstToken, key]) {
-      await eventually(async () => (await send(service, "/v1/models", token)).status).toBe(401);
-    }
-    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
-    const foreign = new RegExp(`^asked (https:|${provider.issuer})`);
-    expect(visitor.pageErrors.filter((error) => !foreign.test(error))).toEqual([]);
-  });
+  }
 
   /** Gives the account "owner" of the identity provider its role in the customer's organization, by a reload. */
   async function admitOwner(): Promise<void> {
@@ -250,6 +249,30 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await writeFile(file, JSON.stringify({ ...JSON.parse(await readFile(file, "utf8")), identity }));
     await vi.waitFor(() => expect(service.output()).toContain("the configuration was reloaded"), SHOWN);
   }
+
+  test("A customer pays, spends, is warned, gets a refund and leaves, and the books balance.", LONG, async () => {
+    const { token, webhook } = await createCustomer();
+    await admitOwner();
+    const payment = await buyCredits();
+    const key = await makeKey();
+    const costs = await spend(key);
+    await eventually(() => warnings.length).toBe(1);
+    const [warning] = warnings;
+    const { available: left } = await credits();
+    expect(webhook.verify(warning?.body ?? "", warning?.headers ?? {})).toMatchObject({
+      type: "credits.low",
+      data: { organization_id: organizationId, percent: 50, last_top_up: 100, credits_left: left },
+    });
+    expect(micro((await usageOf(service, key)).creditsUsed)).toBe(micro((await credits()).used));
+    await readStatement(payment, costs);
+    await refundAndClose(payment, left);
+    for (const ended of [token, key]) {
+      await eventually(async () => (await send(service, "/v1/models", ended)).status).toBe(401);
+    }
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+    const foreign = new RegExp(`^asked (https:|${provider.issuer})`);
+    expect(visitor.pageErrors.filter((error) => !foreign.test(error))).toEqual([]);
+  });
 });
 
 const micro = (credits: number) => BigInt(Math.round(credits * 1_000_000));
