@@ -146,10 +146,16 @@ describe("Thinking is not re-encoded: it returns to its provider byte for byte",
   });
 });
 
+const ROUTED_USAGE = { prompt_tokens: 20, completion_tokens: 9, total_tokens: 29 };
 /** A streamed call with signed reasoning as OpenRouter sends it. */
 const ROUTED = [
-  { role: "assistant", content: "", reasoning: "Hm.", reasoning_details: [{ type: "reasoning.text", text: "Hm." }] },
-  { reasoning_details: [{ type: "reasoning.text", signature: "c2lnbmVk", format: "anthropic-claude-v1" }] },
+  {
+    role: "assistant",
+    content: "",
+    reasoning: "Hm.",
+    reasoning_details: [{ type: "reasoning.text", text: "Hm.", index: 0 }],
+  },
+  { reasoning_details: [{ type: "reasoning.text", signature: "c2lnbmVk", format: "anthropic-claude-v1", index: 0 }] },
   {
     tool_calls: [
       { index: 0, id: "call_1", type: "function", function: { name: "weather", arguments: '{"city":"Bern"}' } },
@@ -187,4 +193,69 @@ describe("Vercel's AI SDK reads streamed calls with signed reasoning", () => {
     },
     180_000,
   );
+});
+
+describe("Signed reasoning of OpenRouter is streamed once, before what it led to", () => {
+  const end = { choices: [{ index: 0, delta: {}, finish_reason: "tool_calls" }], usage: ROUTED_USAGE };
+  const said = { choices: [{ index: 0, delta: { content: "I look." }, finish_reason: null }] };
+  const [thought, signature, call] = ROUTED;
+  const events = [thought, signature, said, call, end];
+  const { tool_calls } = call?.choices[0]?.delta ?? {};
+  const detail = {
+    type: "reasoning.text",
+    text: "Hm.",
+    index: 0,
+    signature: "c2lnbmVk",
+    format: "anthropic-claude-v1",
+  };
+  const message = {
+    ...{ role: "assistant", content: "I look.", reasoning: "Hm.", reasoning_details: [detail] },
+    tool_calls: tool_calls?.map(({ index: _index, ...others }) => others),
+  };
+  const whole = { choices: [{ index: 0, message, finish_reason: "tool_calls" }], usage: ROUTED_USAGE };
+
+  /** Content blocks of a streamed answer on the wire of Messages. */
+  function blocksOf(text: string): object[] {
+    const blocks: Record<string, string>[] = [];
+    for (const line of text.split("\n").filter((line) => line.startsWith("data: "))) {
+      const { type, index, content_block, delta } = JSON.parse(line.slice("data: ".length));
+      if (type === "content_block_start") blocks[index] = { ...content_block };
+      if (type !== "content_block_delta") continue;
+      const block = blocks[index] ?? {};
+      for (const name of ["text", "thinking", "signature"]) {
+        if (delta[name] !== undefined) block[name] = (block[name] ?? "") + delta[name];
+      }
+      if (delta.partial_json !== undefined) block.input = JSON.parse(delta.partial_json);
+    }
+    return blocks;
+  }
+
+  test("on the wire of Messages, as unstreamed.", async () => {
+    const fixture = fixtureOf("openai-compatible");
+    const { path, first } = CONVERSATIONS.messages as (typeof CONVERSATIONS)[string];
+    const ask = (stream: boolean) => {
+      upstream.answer(scripted(fixture, { whole, events }, stream));
+      return send(service, path, organization.token, { model: "openai-compatible", ...first, stream });
+    };
+    const streamed = blocksOf(await (await ask(true)).text());
+    const { content } = (await (await ask(false)).json()) as { content: object[] };
+    expect(streamed).toEqual(content);
+    expect(streamed.slice(0, 3)).toMatchObject([
+      { type: "thinking", thinking: "Hm.", signature: "c2lnbmVk" },
+      { type: "text", text: "I look." },
+      { type: "tool_use", input: { city: "Bern" } },
+    ]);
+  });
+
+  test("on the wire of chat completions.", async () => {
+    upstream.answer(scripted(fixtureOf("openai-compatible"), { whole, events }, true));
+    const body = { model: "openai-compatible", messages: [QUESTION], stream: true };
+    const text = await (await send(service, "/v1/chat/completions", organization.token, body)).text();
+    const deltas = text.split("\n\n").flatMap((event) => {
+      const choices = event.startsWith("data: {") ? JSON.parse(event.slice("data: ".length)).choices : [];
+      return choices.map(({ delta }: { delta: Turn }) => delta);
+    });
+    const signed = deltas.filter(({ reasoning_details: details }) => details !== undefined);
+    expect(signed).toEqual([{ content: "I look.", reasoning_details: [detail] }]);
+  });
 });

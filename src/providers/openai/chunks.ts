@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
-import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
@@ -79,12 +78,14 @@ export class ChunkReader {
     const beside = othersOf(choice, CHOICE_FIELDS);
     if (beside !== undefined) chunk.choice = beside;
     if (isObject(message)) chunk.delta = this.#readDelta(message, isWhole);
+    if (chunk.delta?.content || chunk.delta?.refusal || chunk.delta?.tool_calls) this.#addDetails(chunk);
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
       chunk.finish_reason = toFinishReason(reason, this.#toolCalls.count > 0);
       this.isFinished = true;
       this.#addDetails(chunk);
+      this.#addDetailsToCall(chunk);
     }
     if (usage !== undefined) chunk.usage = usage;
     return chunk;
@@ -100,15 +101,21 @@ export class ChunkReader {
     return others;
   }
 
-  /** Adds the reasoning details as complete blocks, and to the first tool call for clients that send back only the calls. */
+  /** Adds the reasoning details that no chunk has yet, as complete blocks before what follows them, or at the end. */
   #addDetails(chunk: UpstreamChunk): void {
-    const details = this.#details?.all();
-    if (details === undefined) return;
+    const details = this.#details?.unsent() ?? [];
+    if (details.length === 0) return;
     chunk.delta = { ...chunk.delta, reasoning_details: details as unknown as ReasoningDetail[] };
     chunk.repeated = this.#details?.repeated() ?? new Set();
-    if (this.#toolCalls.count === 0) return;
+  }
+
+  /** Adds all reasoning details to the first tool call, for clients that send back only the calls. */
+  #addDetailsToCall(chunk: UpstreamChunk): void {
+    const details = this.#details?.all();
+    if (details === undefined || this.#toolCalls.count === 0) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
+    chunk.repeated = this.#details?.repeated() ?? new Set();
   }
 
   #readDelta(message: JsonObject, isWhole: boolean): Delta {
@@ -234,6 +241,8 @@ export function endedWith(reason: string): UpstreamError {
   return new UpstreamError("failed", `The upstream ended with '${reason.slice(0, 80)}'`);
 }
 
+/** Characters of reasoning details; more are not kept. */
+const DETAILS_LENGTH_MAX = 128 * 1024;
 /** Fields whose text continues that of the piece before. */
 const GROWING = ["text", "summary", "data"];
 
@@ -243,6 +252,8 @@ const GROWING = ["text", "summary", "data"];
  */
 export class ReasoningDetails {
   readonly #details = new Map<string, Record<string, unknown>>();
+  /** Keys of the details that were passed on as they are. */
+  readonly #passed = new Set<string>();
   /** Digest of the reasoning that was passed on beside the details. */
   readonly #sent = createHash("sha256");
   #length = 0;
@@ -254,7 +265,15 @@ export class ReasoningDetails {
 
   /** Returns all details in order; undefined if there are none, or too many to be sent back. */
   all(): JsonObject[] | undefined {
-    return this.#details.size === 0 || this.#length > EVENT_LENGTH_MAX ? undefined : [...this.#details.values()];
+    return this.#details.size === 0 || this.#length > DETAILS_LENGTH_MAX ? undefined : [...this.#details.values()];
+  }
+
+  /** Returns the details that were not returned before, or have grown since. */
+  unsent(): JsonObject[] {
+    if (this.all() === undefined) return [];
+    const unsent = [...this.#details].filter(([key]) => !this.#passed.has(key));
+    for (const [key] of unsent) this.#passed.add(key);
+    return unsent.map(([, detail]) => ({ ...detail }));
   }
 
   noteSent(reasoning: string): void {
@@ -270,11 +289,12 @@ export class ReasoningDetails {
 
   #addPiece(piece: JsonObject): void {
     this.#length += JSON.stringify(piece).length;
-    if (this.#length > EVENT_LENGTH_MAX) {
+    if (this.#length > DETAILS_LENGTH_MAX) {
       this.#details.clear();
       return;
     }
     const key = `${piece.type} ${typeof piece.index === "number" ? piece.index : `after ${this.#details.size}`}`;
+    this.#passed.delete(key);
     const begun = this.#details.get(key);
     if (begun === undefined) {
       this.#details.set(key, { ...piece });
