@@ -4,7 +4,7 @@ import type { FinishReason } from "../api/chat/completion.ts";
 import { NumbersText } from "../api/embeddings/vector.ts";
 import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
-import { type TokenCounts, tokenTotals } from "../credits/price.ts";
+import type { TokenCounts } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
 import { type Admission, budgetHeaders } from "./admit.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -69,7 +69,7 @@ export function headOf(
 export function headOfReplay(
   { principal }: Pick<GatewayCall, "principal">,
   model: CatalogModel,
-  { id, created, headers, tokens }: Pick<StoredAnswer, "id" | "created" | "headers" | "tokens">,
+  { id, created, headers }: Pick<AnswerHead, "id" | "created" | "headers">,
   { available, requestLimit, tokenLimit }: Pick<Admission, "available" | "requestLimit" | "tokenLimit">,
 ): AnswerHead {
   const replayHeaders = {
@@ -79,11 +79,7 @@ export function headOfReplay(
     "x-tollgate-idempotent-replay": "true",
     ...deprecationHeaders(model),
   };
-  const { input: promptTokens } = tokenTotals(tokens);
-  return {
-    ...{ id, created, model: model.id, organizationId: principal.organizationId },
-    ...{ promptTokens, headers: replayHeaders },
-  };
+  return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };
 }
 
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */

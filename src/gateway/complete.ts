@@ -148,9 +148,9 @@ function replay(
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
 ): Promise<void> | undefined {
-  const stored = JSON.parse(answer) as StoredAnswer;
-  const { piece, finishReason, tokens, ended } = stored;
-  client.open(headOfReplay(call, model, stored, { available, ...limits }));
+  const { piece, finishReason, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
+  const { input: promptTokens } = tokenTotals(tokens);
+  client.open({ ...headOfReplay(call, model, head, { available, ...limits }), promptTokens });
   void client.push([piece]);
   return client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
 }

@@ -14,13 +14,7 @@ import type { Endpoint } from "./routes/endpoint.ts";
 import { createGeminiContent, createGeminiContentV1, listGeminiModels, retrieveGeminiModel } from "./routes/gemini.ts";
 import { countMessageTokens, createMessage } from "./routes/messages.ts";
 import { listModels, retrieveModel } from "./routes/models.ts";
-import {
-  absentOperation,
-  countResponseTokens,
-  createResponse,
-  deleteResponse,
-  retrieveResponse,
-} from "./routes/responses.ts";
+import { countResponseTokens, createResponse, deleteResponse, retrieveResponse, unserved } from "./routes/responses.ts";
 import { reportUsage, showKey, showKeyInfo } from "./routes/usage.ts";
 
 export const endpoints: readonly Endpoint[] = [
@@ -75,7 +69,7 @@ export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);
   const isPublic = isPublicPath(path);
   if (isPublic) reply.header("access-control-allow-origin", "*");
-  const absent = absentOperation(path);
+  const absent = unserved(path);
   if (absent !== undefined) return sendError(reply, absent);
   const methods = ROUTES.filter(({ pattern }) => pattern.test(path)).map(({ method }) => method);
   if (methods.length > 0) {

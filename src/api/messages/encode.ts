@@ -1,19 +1,11 @@
-import type { AnswerEnd, AnswerHead, AnswerPiece, NativeEvent } from "../answer.ts";
+import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
 import type { AnswerFold } from "../answer-fold.ts";
 import type { Delta, ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import { argumentsObject, parseJson } from "../json.ts";
 import type { AddEvent, EventEncoder } from "../wire.ts";
 import { errorEvent } from "./errors.ts";
-import {
-  citationsOf,
-  endingOf,
-  messageStart,
-  type OutputBlock,
-  toMessageUsage,
-  toToolUseId,
-  usageAtStart,
-} from "./message.ts";
+import { citationsOf, endingOf, messageStart, type OutputBlock, toMessageUsage, toToolUseId } from "./message.ts";
 import { type ReasoningBlock, toCallStateBlock, toReasoningBlock } from "./reasoning.ts";
 
 function eventOf(data: { type: string; [field: string]: unknown }): string {
@@ -29,37 +21,30 @@ export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
     else add(eventOf({ ...data, type }));
   };
   let hasBegun = false;
-  const begin = (pieces: readonly AnswerPiece[] = []) => {
-    if (!hasBegun) add(eventOf({ type: "message_start", message: messageStart(head, usageAtStart(head, pieces)) }));
-    hasBegun = true;
-  };
   return {
     keepAlive: eventOf({ type: "ping" }),
     push(pieces) {
-      begin(pieces);
+      if (!hasBegun) add(eventOf({ type: "message_start", message: messageStart(head, pieces) }));
+      hasBegun = true;
       for (const { delta, native } of pieces) {
         if (native !== undefined) native.forEach(passOn);
         else if (delta !== undefined) blocks.add(delta);
       }
     },
     close({ finishReason, usage }) {
-      begin();
       blocks.end();
       const end: { context_management?: unknown } = ending ?? endingOf(finishReason, blocks);
       const { context_management, ...delta } = end;
       add(eventOf({ type: "message_delta", delta, usage: toMessageUsage(usage), context_management }));
       add(eventOf({ type: "message_stop" }));
     },
-    fail(error) {
-      begin();
-      add(eventOf(errorEvent(error)));
-    },
+    fail: (error) => add(eventOf(errorEvent(error))),
   };
 }
 
 /** Returns the body of a complete answer. */
 export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
-  const common = messageStart(head, end.usage);
+  const common = { ...messageStart(head, []), usage: toMessageUsage(end.usage) };
   const { content, stop_reason, stop_sequence, context_management } = answer.document ?? {};
   if (Array.isArray(content)) return { ...common, content, stop_reason, stop_sequence, context_management };
   const { tool_calls: calls = [], ...message } = answer.message();

@@ -51,33 +51,29 @@ export type OutputBlock = Static<typeof OutputBlock>;
 
 const ID_PREFIX = "msg_";
 
-/** Returns a message without content, as a stream begins with it. */
-export function messageStart({ id, model }: AnswerHead, usage: CompletionUsage): MessageDocument {
+/** Returns a message without content, as a stream with these first pieces begins with it. */
+export function messageStart(head: AnswerHead, pieces: readonly AnswerPiece[]): MessageDocument {
   return {
-    id: `${ID_PREFIX}${id}`,
+    id: `${ID_PREFIX}${head.id}`,
     type: "message",
     role: "assistant",
-    model,
+    model: head.model,
     content: [],
     stop_reason: null,
     stop_sequence: null,
-    usage: toMessageUsage(usage),
+    usage: toMessageUsage(usageAtStart(head, pieces)),
   };
 }
 
 /** Returns the usage at the beginning: the prompt as the upstream has counted it, or its estimate. */
-export function usageAtStart({ promptTokens = 0 }: AnswerHead, pieces: readonly AnswerPiece[]): CompletionUsage {
+function usageAtStart({ promptTokens = 0 }: AnswerHead, pieces: readonly AnswerPiece[]): CompletionUsage {
   const { prompt_tokens: counted, ...reported } = pieces.find(({ usage }) => usage)?.usage ?? {};
   const numberOf = (value: unknown) => (typeof value === "number" ? value : 0);
   const [read, written] = [numberOf(reported.cached_tokens), numberOf(reported.cache_write_tokens)];
-  const hour = numberOf(reported.cache_write_1h_tokens);
-  const isPlausible = typeof counted === "number" && counted > 0 && read + written <= counted && hour <= written;
+  const isPlausible = typeof counted === "number" && counted > 0 && read + written <= counted;
   const prompt = isPlausible ? counted : promptTokens;
-  const details = { cached_tokens: read, cache_write_tokens: written, cache_write_1h_tokens: hour };
-  return {
-    ...{ prompt_tokens: prompt, completion_tokens: 0, total_tokens: prompt },
-    ...(isPlausible && { prompt_tokens_details: details }),
-  };
+  const details = isPlausible ? { cached_tokens: read, cache_write_tokens: written } : {};
+  return { prompt_tokens: prompt, completion_tokens: 0, total_tokens: prompt, prompt_tokens_details: details };
 }
 
 const STOP_REASONS: Record<FinishReason, string> = {

@@ -141,7 +141,7 @@ async function removeConversation(
 /** Returns the id of the response that a path names, and that of its request. Throws not_found. */
 function responseIdIn({ params }: FastifyRequest): { id: string; requestId: string } {
   const { "*": id } = params as { "*": string };
-  const absent = absentOperation(`/v1/responses/${id}`);
+  const absent = unserved(`/v1/responses/${id}`);
   if (absent !== undefined) throw absent;
   const parts = /^resp_([0-9a-f]{8})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{4})([0-9a-f]{12})$/.exec(id)?.slice(1);
   if (parts === undefined) throw notFound();
@@ -149,7 +149,7 @@ function responseIdIn({ params }: FastifyRequest): { id: string; requestId: stri
 }
 
 /** Returns the error of a path of an operation that OpenAI's API has and this service has not; undefined for all others. */
-export function absentOperation(path: string): ApiError | undefined {
+export function unserved(path: string): ApiError | undefined {
   const [, name] = /^\/v1\/responses\/(?:[^/]+\/)?(cancel|compact|input_items)$/.exec(path) ?? [];
   if (name === undefined) return undefined;
   return new ApiError("not_found", `Route not found. The operation '${name}' of responses is not offered.`);

@@ -11,7 +11,7 @@ const OPENAI: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: false,
   reasoningOff: null,
-  acceptsMaxEffort: false,
+  maxEffort: false,
   encodesEmbeddings: true,
   servesTexts: false,
   fields: {},

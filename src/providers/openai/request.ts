@@ -24,7 +24,7 @@ export interface RequestFormat {
   /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
   reasoningOff: Readonly<Record<string, unknown>> | null;
   /** False: the effort `max` is lowered to `xhigh`. */
-  acceptsMaxEffort: boolean;
+  maxEffort: boolean;
   /** True: embeddings may be asked for in base64, which is a third as long. */
   encodesEmbeddings: boolean;
   /** True: it serves the completions API, which continues a text, in addition to chat completions. */
@@ -44,7 +44,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: true,
   reasoningOff: null,
-  acceptsMaxEffort: false,
+  maxEffort: false,
   encodesEmbeddings: false,
   servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
@@ -96,23 +96,20 @@ function withResultsAsText(messages: readonly RequestMessage[]): readonly Reques
   });
 }
 
-function lowersEffort({ reasoning_effort: effort }: UpstreamRequest, { acceptsMaxEffort }: RequestFormat): boolean {
-  return effort === "max" && !acceptsMaxEffort;
+function lowersEffort({ reasoning_effort: effort }: UpstreamRequest, { maxEffort }: RequestFormat): boolean {
+  return effort === "max" && !maxEffort;
 }
 
 /** Returns the names of the hints that are left out or lowered because the API refuses them. */
-export function refusedHints(request: UpstreamRequest, format: RequestFormat) {
-  const { messages } = request;
-  const { acceptsNames, acceptsReasoningDetails } = format;
-  const hasNames = !acceptsNames && messages.some(({ name }) => name !== undefined);
-  const hasAudio = format.fields.audio !== "passed" && messages.some(({ audio }) => audio !== undefined);
-  const hasDetails = !acceptsReasoningDetails && messages.some((message) => message.reasoning_details !== undefined);
-  return [
-    ...(hasNames ? ["messages.name"] : []),
-    ...(hasDetails ? ["messages.reasoning_details"] : []),
-    ...(hasAudio ? ["messages.audio"] : []),
-    ...(lowersEffort(request, format) ? [LOWERED_EFFORT] : []),
-  ];
+export function refusedHints(request: UpstreamRequest, format: RequestFormat): string[] {
+  const has = (field: keyof RequestMessage) => request.messages.some((message) => message[field] !== undefined);
+  const refused = {
+    "messages.name": !format.acceptsNames && has("name"),
+    "messages.reasoning_details": !format.acceptsReasoningDetails && has("reasoning_details"),
+    "messages.audio": format.fields.audio !== "passed" && has("audio"),
+    [LOWERED_EFFORT]: lowersEffort(request, format),
+  };
+  return Object.entries(refused).flatMap(([name, isRefused]) => (isRefused ? [name] : []));
 }
 
 type SentMessage = Omit<RequestMessage, "content" | "reasoning_details" | "tool_calls"> & {
