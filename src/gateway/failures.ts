@@ -55,7 +55,8 @@ export function publicError(failure: unknown): ApiError {
 /** Returns an upstream's failure as an error of the catalog, without the upstream's private text. */
 export function toApiError(error: UpstreamError): ApiError {
   const { failure, publicReason: reason } = error;
-  const message = reason === undefined || failure === "unsupported" ? reason : `The model's provider said: ${reason}`;
+  const isOwn = failure === "unsupported" || failure === "malformed";
+  const message = reason === undefined || isOwn ? reason : `The model's provider said: ${reason}`;
   const headers = error.retryAfterSeconds === undefined ? {} : retryHeaders(error.retryAfterSeconds);
   const param = error.param === undefined ? {} : { param: error.param };
   return new ApiError(CONSEQUENCES[failure].code, message, { ...param, cause: error, headers });

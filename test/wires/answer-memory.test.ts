@@ -3,7 +3,9 @@ import { AnswerMemory } from "../../src/gateway/answer-memory.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { AnswerRoom, Provider } from "../../src/providers/provider.ts";
 import { requestOf, settingsOf } from "../support/wire.ts";
-import { type ScriptedServer, startScriptedServer } from "./scripted-server.ts";
+import { TEXT } from "./fixture.ts";
+import { FIXTURES } from "./fixtures.ts";
+import { type ScriptedServer, scripted, startScriptedServer, TYPES } from "./scripted-server.ts";
 
 const MIB = 1024 * 1024;
 const SLOW = { timeout: 180_000 };
@@ -100,3 +102,52 @@ test("A short answer of a package's provider needs no room.", SLOW, async () => 
   expect(await KINDS.completion?.ask(provider, room)).toBe("short".length);
   await provider.close();
 });
+
+/** Reads a streamed answer; returns its text. */
+async function textOf(provider: Provider, model: string, room: AnswerRoom): Promise<string> {
+  const request = { ...requestOf({ stream: true }), model };
+  const { chunks } = await provider.complete({ request, signal: AbortSignal.any([]), room });
+  let text = "";
+  for await (const chunk of chunks) for (const { delta } of chunk) text += delta?.content ?? "";
+  return text;
+}
+
+test.each(FIXTURES)(
+  "A streamed event of 2 MiB on the wire of $kind is passed on, and takes room.",
+  SLOW,
+  async (fixture) => {
+    const { kind, basePath, settings, model } = fixture;
+    const provider = createProvider(settingsOf(`${upstream.origin}${basePath}`, { kind, ...settings }), {});
+    const long = "a".repeat(2 * MIB);
+    const events = JSON.parse(JSON.stringify(fixture.text.events).replace("Hello", `${long}Hello`));
+    const answer = scripted(fixture, { ...fixture.text, events }, true);
+    upstream.answer(answer, answer);
+    // The share of an organization is one event.
+    const memory = new AnswerMemory(64 * MIB);
+    const releases: (() => void)[] = [];
+    const room = () => memory.roomFor("one", (release) => releases.push(release));
+    for (const count of [1, 2]) {
+      const text = await textOf(provider, model, room());
+      expect([text.length, text.slice(2 * MIB)]).toEqual([2 * MIB + TEXT.length, TEXT]);
+      expect(releases.length).toBe(count);
+      for (const release of releases) release();
+    }
+    await provider.close();
+  },
+);
+
+test.each(["openai-compatible", "google"])(
+  "An event above the limit of an answer on the wire of %s ends the stream with the reason.",
+  SLOW,
+  async (kind) => {
+    const provider = createProvider(settingsOf(`${upstream.origin}/v1`, { kind, apiKey: "k" }), {});
+    const headers = { "content-type": TYPES.data };
+    upstream.answer({ headers, body: `data: {"a":"${"a".repeat(17 * MIB)}` });
+    const room = new AnswerMemory(64 * MIB).roomFor("one", () => {});
+    await expect(textOf(provider, "m", room)).rejects.toMatchObject({
+      failure: "malformed",
+      publicReason: expect.stringMatching(/^The model's .* (more|longer) than 16777216 (characters|bytes)\.$/),
+    });
+    await provider.close();
+  },
+);

@@ -29,14 +29,14 @@ describe("Events", () => {
   });
 
   test.each(["\n", "\r", "\r\n"])("without an end, with lines ended by %j, are not passed on.", (end) => {
-    const bytes = Buffer.from(`${line}${end}`.repeat(1_100));
-    expect(() => feed(EVENTS, bytes, 777)).toThrow(TOO_LONG);
+    const bytes = Buffer.from(`${line}${end}`.repeat(EVENT_LENGTH_MAX / 1_000));
+    expect(() => feed(EVENTS, bytes, 7_777)).toThrow(TOO_LONG);
   });
 
   test("before a line without an end are passed on.", () => {
     const passed: Uint8Array[] = [];
     const bytes = Buffer.from(`data: a\n\n${"x".repeat(EVENT_LENGTH_MAX + 1)}`);
-    expect(() => feed(EVENTS, bytes, bytes.length, passed)).toThrow(TOO_LONG);
+    expect(() => feed(EVENTS, bytes, 65_536, passed)).toThrow(TOO_LONG);
     expect(String(Buffer.concat(passed))).toBe("data: a\n\n");
   });
 });

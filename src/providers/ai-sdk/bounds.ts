@@ -11,8 +11,11 @@ export const AMAZON_EVENT_STREAM = "application/vnd.amazon.eventstream";
 /** Bytes of the shortest frame: its length, the length of its headers, and two checksums. */
 const FRAME_BYTES_MIN = 16;
 
-/** Reads a piece of an answer and passes on complete events. Throws UpstreamError if the answer or an event is too long. */
-type Bounds = (piece: Buffer, pass: Pass) => void;
+/**
+ * Reads a piece of an answer and passes on complete events. Returns the length of the event that has begun. Throws UpstreamError
+ * if the answer or an event is too long.
+ */
+type Bounds = (piece: Buffer, pass: Pass) => number;
 type Pass = (whole: Uint8Array) => void;
 
 /** Creates the bounds of one answer. The packages buffer an unfinished event without a limit. */
@@ -22,8 +25,9 @@ export function byteBoundsOf(mediaType: string, scrub: Scrub): Bounds {
   return (piece, pass) => {
     bytes += piece.length;
     if (bytes > BODY_BYTES_MAX) throw answerTooLong();
-    if (whole === undefined) pass(piece);
-    else whole(piece, pass);
+    if (whole !== undefined) return whole(piece, pass);
+    pass(piece);
+    return 0;
   };
 }
 
@@ -51,6 +55,7 @@ function wholeEvents(scrub: Scrub): Bounds {
     passTogether(end < 0 ? events : events.slice(0, end), pass);
     failure = failureOf(events[end], scrub) ?? failure;
     if (failure !== undefined) throw failure;
+    return reader.pendingLength;
   };
 }
 
@@ -93,6 +98,7 @@ function wholeFrames(): Bounds {
       start = end;
     }
     kept = Buffer.from(bytes.subarray(start));
+    return kept.length;
   };
 }
 
@@ -100,7 +106,7 @@ function wholeFrames(): Bounds {
 function endOfFrame(bytes: Buffer, start: number): number {
   if (bytes.length - start < 4) return Number.POSITIVE_INFINITY;
   const length = bytes.readUInt32BE(start);
-  if (length > EVENT_LENGTH_MAX) throw eventTooLong(EVENT_LENGTH_MAX);
+  if (length > EVENT_LENGTH_MAX) throw eventTooLong();
   if (length < FRAME_BYTES_MIN) throw new UpstreamError("malformed", "The upstream sent a frame without a length");
   return start + length;
 }

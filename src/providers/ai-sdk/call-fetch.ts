@@ -9,6 +9,7 @@ import {
   mediaTypeOf,
   unknownType,
 } from "../http/answer.ts";
+import { EventRoom } from "../http/event-stream.ts";
 import { exchange, type HttpBody } from "../http/exchange.ts";
 import type { AnswerRoom } from "../provider.ts";
 import { type Scrub, withoutHeaders } from "../scrub.ts";
@@ -111,12 +112,15 @@ export class CallFetch {
   #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
     const bounds = byteBoundsOf(type, this.scrub);
     const pieces: Uint8Array[] = [];
+    const room = new EventRoom(this.#options.room);
+    let begunLength = 0;
     let isOver = false;
     const read = async () => {
       try {
         while (pieces.length === 0 && !isOver) {
+          await room.fit(begunLength);
           const bytes = await body.read();
-          for (const piece of bytes ?? []) bounds(piece, (whole) => pieces.push(whole));
+          for (const piece of bytes ?? []) begunLength = bounds(piece, (whole) => pieces.push(whole));
           isOver = bytes === undefined;
           await this.#reserve(type, lengthOf(bytes ?? []));
         }

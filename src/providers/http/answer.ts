@@ -82,7 +82,8 @@ interface ReadOptions {
 
 /** Returns the failure of an answer that exceeds `bytesMax`. */
 export function answerTooLong(bytesMax = BODY_BYTES_MAX): UpstreamError {
-  return new UpstreamError("malformed", `The answer is longer than ${bytesMax} bytes`);
+  const text = `answer is longer than ${bytesMax} bytes`;
+  return new UpstreamError("malformed", `The ${text}`, { publicReason: `The model's ${text}.` });
 }
 
 /** Returns the total number of bytes of some buffers. */

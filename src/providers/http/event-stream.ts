@@ -1,15 +1,42 @@
 import { StringDecoder } from "node:string_decoder";
-import { UpstreamError } from "../provider.ts";
+import { type AnswerRoom, UpstreamError } from "../provider.ts";
+import { BODY_BYTES_MAX } from "./answer.ts";
 
-/** Default limit of the characters of one event's data, and of one line: at two bytes each, 256 KiB. */
-export const EVENT_LENGTH_MAX = 128 * 1024;
+/** Limit of the characters of one event's data, and of one line: that of the whole answer, because images come in one event. */
+export const EVENT_LENGTH_MAX = BODY_BYTES_MAX;
+/** Characters of an unfinished event for which no room is needed: at two bytes each, 256 KiB. */
+export const LONG_EVENT_LENGTH = 128 * 1024;
 
 const BYTE_ORDER_MARK = "\uFEFF";
 const FIELD = "data";
 
 /** Returns the failure of an answer with an event that exceeds a limit. */
-export function eventTooLong(lengthMax: number): UpstreamError {
-  return new UpstreamError("malformed", `The upstream sent an event of more than ${lengthMax} characters`);
+export function eventTooLong(): UpstreamError {
+  const text = `sent an event of more than ${EVENT_LENGTH_MAX} characters`;
+  return new UpstreamError("malformed", `The upstream ${text}`, { publicReason: `The model's provider ${text}.` });
+}
+
+/** Holds room for a stream while an event of it is long, as for an answer that is read whole. */
+export class EventRoom {
+  readonly #room: AnswerRoom | undefined;
+  #isHeld = false;
+
+  constructor(room: AnswerRoom | undefined) {
+    this.#room = room;
+  }
+
+  /**
+   * Called before a read, with the length of the event that has begun. Waits for room if it is long, and gives the room back
+   * once the event has been passed on.
+   */
+  fit(length: number): Promise<void> | undefined {
+    const isLong = length > LONG_EVENT_LENGTH;
+    if (isLong === this.#isHeld) return undefined;
+    this.#isHeld = isLong;
+    if (isLong) return this.#room?.reserve(BODY_BYTES_MAX);
+    this.#room?.keep(0);
+    return undefined;
+  }
 }
 
 /**
@@ -20,7 +47,6 @@ export function eventTooLong(lengthMax: number): UpstreamError {
 export class EventStreamReader {
   /** Undefined until a piece ends within a character, or may: most streams need none. */
   #decoder: StringDecoder | undefined;
-  readonly #lengthMax: number;
   #isStarted = false;
   /** True if the last piece ended in CR. A line feed at the start of the next piece then belongs to it. */
   #isAfterCarriageReturn = false;
@@ -29,8 +55,9 @@ export class EventStreamReader {
   /** Data of the unfinished event; undefined while it has none. */
   #data: string | undefined;
 
-  constructor(lengthMax: number = EVENT_LENGTH_MAX) {
-    this.#lengthMax = lengthMax;
+  /** Characters of the event that has begun. */
+  get pendingLength(): number {
+    return this.#line.length + (this.#data?.length ?? 0);
   }
 
   /** Reads the next bytes and appends the data of each event that they complete to `events`. Throws UpstreamError. */
@@ -42,7 +69,7 @@ export class EventStreamReader {
       if (text.startsWith(BYTE_ORDER_MARK)) text = text.slice(1);
     }
     this.#readLines(text, events);
-    if (this.#line.length > this.#lengthMax) throw eventTooLong(this.#lengthMax);
+    if (this.#line.length > EVENT_LENGTH_MAX) throw eventTooLong();
   }
 
   #decode(bytes: Buffer): string {
@@ -94,7 +121,7 @@ export class EventStreamReader {
   }
 
   #endField(text: string, start: number, end: number): void {
-    if (end - start > this.#lengthMax) throw eventTooLong(this.#lengthMax);
+    if (end - start > EVENT_LENGTH_MAX) throw eventTooLong();
     if (!text.startsWith(FIELD, start)) return;
     const colon = start + FIELD.length;
     if (colon < end && text[colon] !== ":") return;
@@ -102,7 +129,7 @@ export class EventStreamReader {
     if (text[from] === " ") from += 1;
     const value = from < end ? text.slice(from, end) : "";
     this.#data = this.#data === undefined ? value : `${this.#data}\n${value}`;
-    if (this.#data.length > this.#lengthMax) throw eventTooLong(this.#lengthMax);
+    if (this.#data.length > EVENT_LENGTH_MAX) throw eventTooLong();
   }
 }
 

@@ -5,7 +5,6 @@ import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { detailsOf, isObject, type JsonObject, nameOf, objectsIn, textOf } from "../../api/json.ts";
 import { deltaTexts } from "../../api/sent-text.ts";
 import { complaintFailure, toComplaint } from "../errors.ts";
-import { BODY_BYTES_MAX } from "../http/answer.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
@@ -32,8 +31,6 @@ const OWN_EVENTS: ReadonlySet<string> = new Set([
 export class ResponsesReader implements WireReader {
   isFinished = false;
   isEnded = false;
-  /** The last event contains the whole answer. */
-  readonly eventLengthMax = BODY_BYTES_MAX;
   readonly #scrub: Scrub;
   readonly #keepsEvents: boolean;
   /** Calls by the index of their output item. */

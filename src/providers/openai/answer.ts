@@ -2,10 +2,16 @@ import { once } from "../../api/answer.ts";
 import { isObject, type JsonObject, parseJson } from "../../api/json.ts";
 import { answerObject } from "../errors.ts";
 import { answerTooLong, BODY_BYTES_MAX, isEventStream, lengthOf, readText } from "../http/answer.ts";
-import { copied, EventStreamReader } from "../http/event-stream.ts";
+import { copied, EventRoom, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
 import type { UpstreamClient } from "../http/upstream-client.ts";
-import { type ProviderAnswer, type ProviderCall, type UpstreamChunk, UpstreamError } from "../provider.ts";
+import {
+  type AnswerRoom,
+  type ProviderAnswer,
+  type ProviderCall,
+  type UpstreamChunk,
+  UpstreamError,
+} from "../provider.ts";
 import { type Scrub, scrubFor } from "../scrub.ts";
 
 const DONE = "[DONE]";
@@ -18,8 +24,6 @@ export interface WireReader {
   readonly isFinished: boolean;
   /** True once the last event has arrived, on wires that mark it in an event. */
   readonly isEnded?: boolean;
-  /** Limit of the characters of one event; default: `EVENT_LENGTH_MAX`. */
-  readonly eventLengthMax?: number;
   /** Reads a streamed event; undefined if nothing in it is used. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined;
   /** Reads an unstreamed answer. Throws UpstreamError if it is not an answer. */
@@ -52,7 +56,7 @@ export async function ask(
     throw new UpstreamError("malformed", "The upstream ignored the field `stream`");
   }
   const reader = createReader(scrub);
-  if (isStream) return new StreamedAnswer(answer.body, scrub, reader);
+  if (isStream) return new StreamedAnswer(answer.body, scrub, reader, room);
   const chunks = reader.readAnswer(answerObject(parseJson(await readText(answer.body, { room })), scrub));
   if (!reader.isFinished) throw new UpstreamError("failed", "The answer has no finish reason");
   return once(chunks);
@@ -66,7 +70,8 @@ export async function ask(
 class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> {
   readonly #body: HttpBody;
   readonly #scrub: Scrub;
-  readonly #events: EventStreamReader;
+  readonly #events = new EventStreamReader();
+  readonly #room: EventRoom;
   readonly #reader: WireReader;
   readonly #template = new EventTemplate();
   #length = 0;
@@ -76,11 +81,11 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
   #failure: unknown;
   #isEnded = false;
 
-  constructor(body: HttpBody, scrub: Scrub, reader: WireReader) {
+  constructor(body: HttpBody, scrub: Scrub, reader: WireReader, room: AnswerRoom | undefined) {
     this.#body = body;
     this.#scrub = scrub;
     this.#reader = reader;
-    this.#events = new EventStreamReader(reader.eventLengthMax);
+    this.#room = new EventRoom(room);
   }
 
   [Symbol.asyncIterator](): this {
@@ -91,7 +96,11 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
   async next(): Promise<IteratorResult<readonly UpstreamChunk[], undefined>> {
     try {
       while (!this.#isEnded) {
-        if (this.#unread.length === 0 && this.#failure === undefined) this.#split(await this.#body.read());
+        if (this.#unread.length === 0 && this.#failure === undefined) {
+          const waiting = this.#room.fit(this.#events.pendingLength);
+          if (waiting !== undefined) await waiting;
+          this.#split(await this.#body.read());
+        }
         const chunks = this.#readChunks();
         if (this.#isEnded) this.#body.finish();
         if (chunks.length > 0) return { done: false, value: chunks };
