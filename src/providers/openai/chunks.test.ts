@@ -82,6 +82,15 @@ test("A call in the field of the time before `tools` becomes a tool call, whole 
   ]);
 });
 
+test("A streamed event with a whole message is read, unless pieces came before it.", () => {
+  const message = { role: "assistant", content: "hello" };
+  const whole = { choices: [{ index: 0, message, finish_reason: "stop" }] };
+  expect(new ChunkReader().readEvent(whole)?.delta).toEqual(message);
+  const reader = new ChunkReader();
+  reader.readEvent({ choices: [{ index: 0, delta: { content: "hello" } }] });
+  expect(reader.readEvent(whole)).toEqual({ finish_reason: "stop" });
+});
+
 describe("Reasoning details", () => {
   test("of a stream are joined and added to the first call.", () => {
     const reader = new ChunkReader();

@@ -57,7 +57,9 @@ export class ChunkReader {
       if (usage === undefined && whole === undefined) return undefined;
       return { ...(usage && { usage }), ...(whole && { whole }) };
     }
-    return this.#read(event, choice, choice.delta ?? messageOf(choice), usage, false);
+    // Some upstreams stream a whole message. After pieces it would repeat them.
+    const message = this.#hasRead ? undefined : choice.message;
+    return this.#read(event, choice, choice.delta ?? message ?? messageOf(choice), usage, false);
   }
 
   /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
