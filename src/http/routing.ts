@@ -94,9 +94,6 @@ function notFoundMessage(request: FastifyRequest, path: string): string | undefi
   if (isPublicPath(path.slice(API_PREFIX.length))) {
     return `Route not found. The path repeats ${API_PREFIX}: set the base URL to ${baseUrlOf(request)}.`;
   }
-  if (isGeminiPath(path) && path.includes(":") && !path.startsWith("/v1beta/models/")) {
-    return "Route not found. Name a model that contains a slash with the prefix 'models/'.";
-  }
   const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
   return `Route not found. Available routes: ${known.join(", ")}.`;
 }

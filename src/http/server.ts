@@ -286,6 +286,9 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   server.get("/docs/yaml", documentHandler(server, "yaml"));
 }
 
+/** Begins a call by the name of a model with a slash, before which Google's clients write no `models/`. */
+const MODEL_ALONE = /^\/v1beta\/(?!models\/)(?=[^?]+:\w+(?:\?|$))/;
+
 /**
  * Returns Fastify's `rewriteUrl`: it removes the base path from URLs, and tokens from those of Gemini's API. Proxies that
  * strip the base path themselves work as well, because other URLs are unchanged.
@@ -296,7 +299,7 @@ function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" 
     const { url: sent = "/" } = request;
     const url = basePath === "" ? sent : sent.replace(path, "/");
     if (!isGeminiPath(requestPath({ url }))) return url;
-    const stripped = takeQueryKey(request, url, keyInQuery);
+    const stripped = takeQueryKey(request, url, keyInQuery).replace(MODEL_ALONE, "$&models/");
     // Fastify keeps it for its log.
     request.originalUrl = stripped;
     return stripped;

@@ -67,10 +67,14 @@ describe("A path with a trailing or repeated slash is equivalent to the path wit
     expect((await send(service, "/v1/models/?access_token=x", token)).status).toBe(400);
   });
 
-  test("A path of Gemini's API without 'models/' says so.", async () => {
-    const answer = await send(service, "/v1beta/sandbox/echo:generateContent", token, { contents: [] });
-    const { error } = (await answer.json()) as { error: { message: string } };
-    expect([answer.status, error.message]).toEqual([404, expect.stringContaining("prefix 'models/'")]);
+  test("Gemini's clients reach a model whose name has a slash without 'models/'.", async () => {
+    const contents = [{ role: "user", parts: [{ text: "hello" }] }];
+    const whole = await send(service, "/v1beta/sandbox/echo:generateContent", token, { contents });
+    const parts = [{ text: "hello" }];
+    expect(await whole.json()).toMatchObject({ candidates: [{ content: { parts } }], modelVersion: "sandbox/echo" });
+    const streamed = await send(service, "/v1beta/sandbox/echo:streamGenerateContent?alt=sse", token, { contents });
+    expect([streamed.status, await streamed.text()]).toEqual([200, expect.stringContaining('"text":"hello"')]);
+    expect((await send(service, "/v1beta/sandbox/echo", token)).status).toBe(404);
   });
 
   test("A client whose base URL ends with a slash works.", async () => {
