@@ -1,5 +1,6 @@
 import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
+import type { TokenWithSecret } from "../api/admin/token.ts";
 import type { Path } from "../config/file.ts";
 import { readTextFile, reasonOf } from "../config/text-file.ts";
 import { ApiError, OperatorError } from "../errors.ts";
@@ -46,7 +47,6 @@ export const applyOrganizations = command({
       if (changing.length > 0) terminal.exitWith(EXIT_CHANGES);
       return report(false);
     }
-    const isNewToken = ({ kind, action }: OrganizationPlan["steps"][number]) => kind === "token" && action === "create";
     const newTokens = changing.flatMap(({ steps }) => steps).filter(isNewToken).length;
     if (newTokens > 0 && secrets === null) {
       throw new OperatorError(`New tokens: ${newTokens}. Add --secrets FILE, a new file for their secrets.`);
@@ -65,10 +65,16 @@ export const applyOrganizations = command({
 });
 
 async function runPlan({ externalId, steps }: OrganizationPlan, write?: (cells: string[]) => void): Promise<void> {
-  for (const { run } of steps) {
-    const token = await run();
-    if (token !== undefined) write?.([token.organization_id, externalId ?? "", token.id, token.name, token.secret]);
+  for (const step of steps) {
+    const answer = await step.run();
+    if (!isNewToken(step)) continue;
+    const { organization_id, id, name, secret } = answer as TokenWithSecret;
+    write?.([organization_id, externalId ?? "", id, name, secret]);
   }
+}
+
+function isNewToken({ kind, action }: OrganizationPlan["steps"][number]): boolean {
+  return kind === "token" && action === "create";
 }
 
 /** Plans the organizations of a file. Rejects with OperatorError for mistakes, which it prints with their places. */

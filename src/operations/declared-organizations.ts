@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
+import type { Allowance } from "../api/admin/credits.ts";
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
-import type { Token, TokenWithSecret } from "../api/admin/token.ts";
+import type { Token } from "../api/admin/token.ts";
 import { isoTime } from "../api/time.ts";
 import { auditedBudget } from "../credits/budgets.ts";
 import { ApiError } from "../errors.ts";
@@ -45,8 +46,8 @@ interface Step {
   name: string;
   action: "create" | "change" | "remove";
   changes: FieldChange[];
-  /** Resolves with the token that it has created. */
-  run(): Promise<TokenWithSecret | undefined>;
+  /** Resolves with the answer of its operation: for a new token, with its secret. */
+  run(): Promise<unknown>;
 }
 
 /** The steps after which an organization is as it was declared; none if it is. */
@@ -72,10 +73,12 @@ export async function planOrganization(core: Core, declared: OrganizationDeclara
   if (id === null) Object.assign(plan, { externalId: terms.external_id, name: terms.name });
   plan.steps.push(
     ...(await organizationSteps(core, plan, terms, present)),
-    ...(await stepsOf("tokens", "name", tokens, await tokenKind(core, plan, tokens.length > 0))),
-    ...(await stepsOf("budgets", "name", budgets, await budgetKind(core, plan, budgets.length > 0))),
-    ...(await stepsOf("allowances", "reference", allowances, await allowanceKind(core, plan, allowances.length > 0))),
-    ...(await stepsOf("grants", "reference", grants, grantKind(core, plan))),
+    ...(await stepsOf(core, plan, tokens, { list: "tokens", key: "name", kind: "token", open: openTokens })),
+    ...(await stepsOf(core, plan, budgets, { list: "budgets", key: "name", kind: "budget", open: openBudgets })),
+    ...(await stepsOf(core, plan, allowances, {
+      ...{ list: "allowances", key: "reference", kind: "allowance", open: openAllowances },
+    })),
+    ...(await stepsOf(core, plan, grants, { list: "grants", key: "reference", kind: "grant", open: openGrants })),
   );
   return plan;
 }
@@ -109,27 +112,33 @@ async function organizationSteps(core: Core, plan: OrganizationPlan, terms: Term
     const run = async () => {
       plan.id = (await addOrganization(core, plan.name, await termsOf(core, terms))).id;
       if (Object.keys(settings).length > 0) await change(settings);
-      return undefined;
     };
     return [{ kind: "organization", name: plan.name, action: "create", changes, run }];
   }
   const body: Values = bodyOf(changes);
   // An organization pauses its allowances only together with itself.
   if ("pauses_allowances" in body) body.status = settings.status ?? present.status;
-  return [{ kind: "organization", name: plan.name, action: "change", changes, run: () => done(change(body)) }];
+  return [{ kind: "organization", name: plan.name, action: "change", changes, run: () => change(body) }];
 }
 
-/** The entries of one list, as they are stored, and the operations on them. */
-interface Kind<Entry> {
-  core: Core;
+/** A list of a declaration. The terms of its entries were checked. */
+interface List {
+  list: "tokens" | "budgets" | "allowances" | "grants";
+  /** The field that identifies an entry. */
+  key: "name" | "reference";
   kind: Step["kind"];
-  /** Returns what is stored under the name or the reference of an entry. */
-  find(entry: Entry): Promise<Stored[]> | Stored[];
+  open(core: Core, plan: OrganizationPlan): Promise<Kind>;
+}
+
+/** The stored entries of one list, and the operations on them. */
+interface Kind {
+  /** Returns what is stored under a name or a reference. */
+  find(name: string): Promise<Stored[]> | Stored[];
   /** Fields that can change. Default: all. */
   changeable?: readonly string[];
   /** Returns the terms with the values that are stored for them. Default: the terms. */
-  stored?(terms: Entry): object;
-  create(terms: Entry): Promise<unknown>;
+  stored?(terms: Values): Values;
+  create(terms: Values): Promise<unknown>;
   change?(id: string, body: Values): Promise<unknown>;
   remove?(id: string): Promise<unknown>;
 }
@@ -142,22 +151,19 @@ interface Stored {
 }
 
 /** Plans the entries of a list. The path of an error begins with the list. */
-async function stepsOf<Key extends string, Entry extends { [Name in Key]: string } & { removed?: true }>(
-  list: string,
-  key: Key,
-  entries: Entry[],
-  kind: Kind<Omit<Entry, "removed">>,
-): Promise<Step[]> {
+async function stepsOf(core: Core, plan: OrganizationPlan, entries: Values[], of: List): Promise<Step[]> {
+  if (entries.length === 0) return [];
+  const { list, key, open } = of;
+  const kind = await open(core, plan);
   const steps: Step[] = [];
   const indexes = new Map<string, number>();
   for (const [index, entry] of entries.entries()) {
     try {
-      const name = entry[key];
+      const name = String(entry[key]);
       const first = indexes.get(name);
       if (first !== undefined) throw invalidValue(key, shortText(name), `different from that of ${list}[${first}]`);
       indexes.set(name, index);
-      const step = await stepOf(key, entry, kind);
-      if (step !== undefined) steps.push({ kind: kind.kind, name, ...step });
+      steps.push(...(await stepOf(core, name, entry, kind, of)));
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const param = [`${list}[${index}]`, ...(error.param === null ? [] : [error.param])].join(".");
@@ -167,52 +173,39 @@ async function stepsOf<Key extends string, Entry extends { [Name in Key]: string
   return steps;
 }
 
-async function stepOf<Key extends string, Entry extends { [Name in Key]: string } & { removed?: true }>(
-  key: Key,
-  { removed, ...terms }: Entry,
-  kind: Kind<Omit<Entry, "removed">>,
-): Promise<Omit<Step, "kind" | "name"> | undefined> {
-  const found = await kind.find(terms);
+/** Returns the step for an entry; none if there is nothing to do. */
+async function stepOf(
+  core: Core,
+  name: string,
+  { removed, ...terms }: Values,
+  { find, changeable, stored, create, change, remove }: Kind,
+  { key, kind }: List,
+): Promise<Step[]> {
+  const found = await find(name);
   const [present, other] = found.filter(({ isEnded }) => !isEnded);
-  if (other !== undefined) {
-    throw invalidValue(key, shortText((terms as unknown as Entry)[key]), `a ${key} that only one ${kind.kind} has`);
+  if (other !== undefined) throw invalidValue(key, shortText(name), `a ${key} that only one ${kind} has`);
+  if (present === undefined && (removed || found.length > 0)) return [];
+  if (present !== undefined && removed) {
+    return [{ kind, name, action: "remove", changes: [], run: async () => remove?.(present.id) }];
   }
-  if (removed) {
-    if (present === undefined) return undefined;
-    return { action: "remove", changes: [], run: () => done(kind.remove?.(present.id)) };
-  }
-  if (present === undefined && found.length > 0) return undefined;
-  const changes = differences(kind.core, kind.stored?.(terms) ?? terms, present?.values);
-  if (present === undefined) {
-    const run = async () => (await kind.create(terms)) as TokenWithSecret | undefined;
-    return { action: "create", changes, run };
-  }
-  if (changes.length === 0) return undefined;
-  const fixed = kind.changeable && changes.find(({ field }) => !kind.changeable?.includes(field));
+  const changes = differences(core, stored?.(terms) ?? terms, present?.values);
+  if (present === undefined) return [{ kind, name, action: "create", changes, run: () => create(terms) }];
+  if (changes.length === 0) return [];
+  const fixed = changeable && changes.find(({ field }) => !changeable.includes(field));
   if (fixed !== undefined) {
-    const message = `The ${fixed.field} of the ${kind.kind} is ${JSON.stringify(fixed.from)} and cannot change. Use another ${key}.`;
+    const message = `The ${fixed.field} of the ${kind} is ${JSON.stringify(fixed.from)} and cannot change. Use another ${key}.`;
     throw new ApiError("invalid_value", message, { param: fixed.field });
   }
-  return { action: "change", changes, run: () => done(kind.change?.(present.id, bodyOf(changes))) };
+  return [{ kind, name, action: "change", changes, run: async () => change?.(present.id, bodyOf(changes)) }];
 }
 
-type Declared<List extends "tokens" | "budgets" | "allowances" | "grants"> = Omit<
-  NonNullable<OrganizationDeclaration[List]>[number],
-  "removed"
->;
-
-async function tokenKind(core: Core, plan: OrganizationPlan, isUsed: boolean): Promise<Kind<Declared<"tokens">>> {
-  const present = isUsed ? await tokensOf(core, plan.id) : [];
+async function openTokens(core: Core, plan: OrganizationPlan): Promise<Kind> {
+  const tokens = await tokensOf(core, plan.id);
+  const stored = (token: Token) => {
+    return { id: token.id, isEnded: !isActive(token), values: { ...token, cap: token.cap?.amount ?? null } };
+  };
   return {
-    ...{ core, kind: "token" },
-    find: ({ name }) =>
-      present
-        .filter((token) => token.name === name)
-        .map((token) => ({
-          id: token.id,
-          isEnded: !isActive(token),
-          values: { ...token, cap: token.cap?.amount ?? null },
-        })),
+    find: (name) => tokens.filter((token) => token.name === name).map(stored),
     create: (terms) => call(createToken, core, { body: { organization_id: plan.id, ...terms } }),
     change: (id, body) => call(changeToken, core, { params: { id }, body }),
     remove: (id) => endToken(core, id),
@@ -231,24 +224,26 @@ function isActive({ status, successor_id }: Token): boolean {
   return status === "active" && successor_id === null;
 }
 
-async function budgetKind(core: Core, plan: OrganizationPlan, isUsed: boolean): Promise<Kind<Declared<"budgets">>> {
-  const rows = isUsed && plan.id !== null ? await core.budgets.budgets(plan.id) : [];
-  const tokens = isUsed ? await tokensOf(core, plan.id) : [];
-  const withTokens = (selector: Declared<"budgets">["selector"], of: Token[], field: "id" | "caller_id") =>
-    selector && { ...selector, tokens: selector.tokens?.map((name) => tokenNamed(of, name)?.[field] ?? name) ?? null };
+type Selector = NonNullable<OrganizationDeclaration["budgets"]>[number]["selector"];
+
+async function openBudgets(core: Core, plan: OrganizationPlan): Promise<Kind> {
+  const rows = plan.id === null ? [] : await core.budgets.budgets(plan.id);
+  const tokens = await tokensOf(core, plan.id);
+  const withTokens = (selector: unknown, of: Token[], field: "id" | "caller_id") => {
+    const named = selector as Selector;
+    return named && { ...named, tokens: named.tokens?.map((name) => tokenNamed(of, name)?.[field] ?? name) ?? null };
+  };
+  const stored = (row: (typeof rows)[number]) => ({ id: row.id, isEnded: false, values: auditedBudget(row) });
   return {
-    ...{ core, kind: "budget", changeable: ["amount", "limits"] },
-    find: ({ name }) =>
-      rows
-        .filter((row) => row.capOf === null && row.name === name)
-        .map((row) => ({ id: row.id, isEnded: false, values: auditedBudget(row) })),
+    changeable: ["amount", "limits"],
+    find: (name) => rows.filter((row) => row.capOf === null && row.name === name).map(stored),
     stored({ selector, ...terms }) {
       const named = withTokens(selector, tokens, "caller_id");
       return named === undefined ? terms : { ...terms, selector: { models: null, metadata: null, ...named } };
     },
     async create({ selector, ...terms }) {
       const body = { ...terms, selector: withTokens(selector, await tokensOf(core, plan.id), "id") };
-      await call(createBudget, core, { params: { id: plan.id }, body });
+      return call(createBudget, core, { params: { id: plan.id }, body });
     },
     change: (budget_id, body) => call(changeBudget, core, { params: { id: plan.id, budget_id }, body }),
     remove: (budget_id) => call(deleteBudget, core, { params: { id: plan.id, budget_id } }),
@@ -260,38 +255,27 @@ function tokenNamed(tokens: Token[], name: string): Token | undefined {
   return tokens.find((token) => token.id === name || (token.name === name && isActive(token)));
 }
 
-async function allowanceKind(
-  core: Core,
-  plan: OrganizationPlan,
-  isUsed: boolean,
-): Promise<Kind<Declared<"allowances">>> {
+async function openAllowances(core: Core, plan: OrganizationPlan): Promise<Kind> {
   const { id } = plan;
-  const present = isUsed && id !== null ? await allPages((page) => allowancesOf(core, id, page)) : [];
+  const allowances = id === null ? [] : await allPages((page) => allowancesOf(core, id, page));
+  const stored = (values: Allowance) => ({ id: values.id, isEnded: values.ended_at !== null, values });
   return {
-    ...{ core, kind: "allowance", changeable: [] },
-    find: ({ reference }) =>
-      present
-        .filter((allowance) => allowance.reference === reference)
-        .map((allowance) => ({ id: allowance.id, isEnded: allowance.ended_at !== null, values: allowance })),
-    async create(body) {
-      await call(createAllowance, core, { params: { id: plan.id }, body });
-    },
+    changeable: [],
+    find: (reference) => allowances.filter((allowance) => allowance.reference === reference).map(stored),
+    create: (body) => call(createAllowance, core, { params: { id: plan.id }, body }),
     remove: (allowance_id) => call(endAllowance, core, { params: { id: plan.id, allowance_id } }),
   };
 }
 
-function grantKind(core: Core, plan: OrganizationPlan): Kind<Declared<"grants">> {
+async function openGrants(core: Core, plan: OrganizationPlan): Promise<Kind> {
   return {
-    ...{ core, kind: "grant", changeable: [] },
-    async find({ reference }) {
+    changeable: [],
+    async find(reference) {
       const named = plan.id === null ? [] : await core.directory.grantsNamed(reference, plan.id, 2);
-      return named
-        .filter((grant) => grant.reference === reference)
-        .map((grant) => ({ id: grant.id, isEnded: false, values: grant }));
+      const own = named.filter((grant) => grant.reference === reference);
+      return own.map((grant) => ({ id: grant.id, isEnded: false, values: grant }));
     },
-    async create(body) {
-      await call(createGrant, core, { params: { id: plan.id }, body });
-    },
+    create: (body) => call(createGrant, core, { params: { id: plan.id }, body }),
   };
 }
 
@@ -328,8 +312,4 @@ function bodyOf(changes: FieldChange[]): Values {
 
 function missing(param: string, named: string): ApiError {
   return new ApiError("missing_required_parameter", `Missing required parameter: ${named}.`, { param });
-}
-
-async function done(work: Promise<unknown> | undefined): Promise<undefined> {
-  await work;
 }
