@@ -40,6 +40,29 @@ export function print(terminal: Terminal, flags: CommonFlags, report: CommandOut
   terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
 }
 
+/** A list that is printed as it is read: the name of its field in JSON, and the forms of an entry. */
+interface ListForm<Entry> {
+  name: string;
+  json(entry: Entry): object;
+  text(entry: Entry): string;
+}
+
+/** Prints a document with a list that may be larger than memory, an entry at a time. */
+export function listPrinter<Entry>({ out }: Terminal, { json = false }: CommonFlags, form: ListForm<Entry>) {
+  let separator = "";
+  return {
+    begin(head: object, text?: string): void {
+      if (json) out(`${JSON.stringify(head).slice(0, -1)},"${form.name}":[`);
+      else if (text !== undefined) out(text);
+    },
+    entry(entry: Entry): void {
+      out(json ? `${separator}${JSON.stringify(form.json(entry))}` : form.text(entry));
+      separator = ",";
+    },
+    end: (rest: object, text: string): void => out(json ? `],${JSON.stringify(rest).slice(1)}` : text),
+  };
+}
+
 const LAUNCHER = fileURLToPath(new URL("../../bin/tollgate.js", import.meta.url));
 const NEEDS_NO_QUOTES = /^[\w@%+=:,./-]+$/;
 

@@ -1,9 +1,10 @@
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
+import { csvCells } from "../api/csv.ts";
 import { ApiError, OperatorError } from "../errors.ts";
-import { argument, command, text, toggle } from "../operations/command.ts";
-import { csvCells } from "../reports/csv.ts";
+import { argument, command, text, toggle, type ValuesOf } from "../operations/command.ts";
 import { listsOf } from "../stores/database.ts";
 import { AT_ONCE, EXIT_CHANGES, fileText } from "./apply.ts";
+import { listPrinter } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
 /** The field of a grant that a column sets; null: a term of the organization. */
@@ -37,12 +38,6 @@ export const csvImports = [
   }),
 ];
 
-interface Options {
-  file: string;
-  dryRun: boolean;
-  strict: boolean;
-}
-
 interface LineResult {
   line: number;
   organization: string | null;
@@ -53,7 +48,7 @@ interface LineResult {
 /** Imports a file, in which a row is one line, and prints a result for each. A repetition goes on where a run has ended. */
 async function importLines(
   { terminal, flags, ...core }: Workspace,
-  { file, dryRun, strict }: Options,
+  { file, dryRun, strict }: ValuesOf<typeof FLAGS>,
   columns: Columns,
 ) {
   const [{ checkDeclaration }, { planOrganization }] = await Promise.all([
@@ -93,14 +88,12 @@ async function importLines(
     }
   };
   const counts = { created: 0, changed: 0, unchanged: 0, refused: 0 };
-  const isJson = flags.json === true;
-  if (isJson) terminal.out('{"lines":[');
-  let separator = "";
+  const output = listPrinter<LineResult>(terminal, flags, { name: "lines", json: (one) => one, text: lineText });
+  output.begin({ dryRun });
   for (const some of listsOf(rows, strict ? 1 : AT_ONCE)) {
     for (const one of await Promise.all(some.map(({ row, line }) => resultOf(row, line)))) {
       counts[one.result] += 1;
-      terminal.out(isJson ? `${separator}${JSON.stringify(one)}` : lineText(one));
-      separator = ",";
+      output.entry(one);
     }
     await terminal.drained();
     if (strict && counts.refused > 0) break;
@@ -109,7 +102,7 @@ async function importLines(
   if (counts.refused > 0) terminal.exitWith(1);
   else if (dryRun && isChanging) terminal.exitWith(EXIT_CHANGES);
   const words = Object.entries(counts).map(([result, count]) => `${result}: ${count}`);
-  terminal.out(isJson ? `],${JSON.stringify({ dryRun, ...counts }).slice(1)}` : `Lines ${words.join(", ")}`);
+  output.end(counts, `Lines ${words.join(", ")}`);
   return undefined;
 }
 

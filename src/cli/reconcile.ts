@@ -1,7 +1,7 @@
 import { DAY_MS, dayStart, HOUR_MS, isoTime } from "../api/time.ts";
 import { environmentVariable } from "../config/sources.ts";
 import { creditsFromMicro, dollarsFromMicro, dollarText } from "../credits/amount.ts";
-import { COUNTED } from "../credits/provider-line.ts";
+import { SUMMED } from "../credits/provider-line.ts";
 import { OperatorError } from "../errors.ts";
 import {
   argument,
@@ -17,19 +17,12 @@ import {
   wordOf,
 } from "../operations/command.ts";
 import { knownOrganization } from "../operations/core.ts";
-import {
-  APIS,
-  BOOK_KINDS,
-  CSV_COLUMNS,
-  type FetchOptions,
-  fetchLines,
-  readLines,
-  usualProvider,
-} from "../providers/books.ts";
+import { APIS, BOOK_KINDS, CSV_COLUMNS, fetchLines, readLines, usualProvider } from "../providers/books.ts";
 import { Overviews } from "../reports/overview.ts";
 import { type ComparedPair, compareBooks } from "../reports/reconciliation.ts";
 import { UsageDays } from "../reports/usage-days.ts";
 import { SideBySide } from "../stores/queries/side-by-side.ts";
+import { listPrinter } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
 const MARGIN_GROUPS = ["model", "route", "organization"] as const;
@@ -60,8 +53,8 @@ export const reconcileBooks = command({
     costs: toggle("--costs", "read the costs from the API instead of the usage"),
     apiUrl: optional("--api-url <url>", "address of the API (default: the provider's)", text),
   },
-  input({ columns, names, bucket, ...flags }) {
-    const { file, provider, upstream, fromMs, toMs } = flags;
+  input({ columns, names, bucket, file, costs, apiUrl, ...flags }) {
+    const { provider, upstream, fromMs, toMs } = flags;
     const unknown = columns?.find(([name]) => !CSV_COLUMNS.includes(name));
     if (unknown !== undefined) {
       throw new OperatorError(
@@ -70,57 +63,63 @@ export const reconcileBooks = command({
     }
     if (fromMs !== null && toMs !== null && toMs <= fromMs)
       throw new OperatorError("--to must be a time after --from.");
-    const api = provider in APIS ? (provider as keyof typeof APIS) : undefined;
-    if (file === null && (api === undefined || fromMs === null || toMs === null)) {
-      throw new OperatorError(`Name a file${api ? ", or state --from and --to to ask the API" : ""}.`);
-    }
+    const bucketMs = bucket === "day" ? DAY_MS : HOUR_MS;
+    const linesOfApi = () => {
+      if (!hasApi(provider)) throw new OperatorError("Name a file.");
+      if (fromMs === null || toMs === null) {
+        throw new OperatorError("Name a file, or state --from and --to to ask the API.");
+      }
+      const { variable } = APIS[provider];
+      const key = environmentVariable(variable);
+      if (key === undefined) throw new OperatorError(`${variable} is not set. It must be an administrator's key.`);
+      return fetchLines(provider, key, { fromMs, toMs, bucketMs, costs, apiUrl });
+    };
+    const lines = file === null ? linesOfApi() : readLines(provider, file, new Map(columns));
     const providerId = upstream ?? usualProvider(provider);
     if (providerId === null) throw new OperatorError("Name the provider of the file with --upstream.");
-    const bucketMs = bucket === "day" ? DAY_MS : HOUR_MS;
-    return { ...flags, api, providerId, bucketMs, columns: new Map(columns), names: new Map(names) };
+    return { ...flags, providerId, lines, bucketMs, names: new Map(names) };
   },
-  async run({ store, terminal, flags: { json, ...sources } }: Workspace, input) {
-    const { file, provider, providerId } = input;
-    const { perDollar } = (await import("../config.ts")).loadGroup({ flags: sources }, "credits");
-    const lines = file === null ? linesOfApi(input) : readLines(provider, file, input.columns);
+  async run({ store, terminal, flags }: Workspace, input) {
+    const { provider, providerId } = input;
+    const { perDollar } = (await import("../config.ts")).loadGroup({ flags }, "credits");
     using sides = new SideBySide();
     const requests = (fromMs: number, toMs: number) => store.requests.endedRequests(fromMs, toMs);
-    const { outcomes, ...found } = await compareBooks({ ...input, lines, requests, sides });
+    const { outcomes, ...found } = await compareBooks({ ...input, requests, sides });
     const { matchedBy, badLines, moreBadLines, cutBuckets } = found;
     const head = { provider, upstream: providerId, from: isoTime(found.fromMs), to: isoTime(found.toMs), matchedBy };
-    if (json === true) terminal.out(`${JSON.stringify(head).slice(0, -1)},"differences":[`);
+    const output = listPrinter(terminal, flags, { name: "differences", json: jsonOfPair, text: textOfPair });
+    output.begin(head);
     const counts = { both: 0, onlyThere: 0, onlyHere: 0, different: 0 };
     const sums: Sums = new Map();
-    let before = "";
     for (const outcome of outcomes()) {
       counts[outcome.kind] += 1;
       addUp(sums, outcome);
       if (outcome.kind === "both") continue;
-      terminal.out(json === true ? `${before}${JSON.stringify(jsonOfPair(outcome))}` : textOfPair(outcome));
-      before = ",";
+      output.entry(outcome);
       await terminal.drained();
     }
     const { both, onlyThere, onlyHere, different } = counts;
     if (onlyThere + onlyHere + different + badLines.length > 0) terminal.exitWith(EXIT_DIFFERENT);
     const totals = { there: shown(sums.get(ALL)?.there), here: shown(sums.get(ALL)?.here) };
     const margins = marginsOf(sums, perDollar);
-    if (json === true) {
-      const result = { counts, totals, margins, badLines, moreBadLines, cutBuckets };
-      return void terminal.out(`],${JSON.stringify(result).slice(1)}`);
-    }
-    for (const { place, message } of badLines) terminal.out(`${place} cannot be used: ${message}.`);
-    if (moreBadLines > 0) terminal.out(`${moreBadLines} more lines cannot be used.`);
-    if (cutBuckets > 0)
-      terminal.out(`Buckets that are only partly in the period, and are not compared: ${cutBuckets}.`);
     const rows = SUMMED.map((name) => [name, ...[totals.there, totals.here].map((sum) => `${sum[name] ?? ""}`)]);
-    terminal.out(table(["SUM", "THERE", "HERE"], rows));
     const lost = margins.map((margin) => Object.values(margin).map(String));
-    if (lost.length > 0) terminal.out(table(["MODEL", "REQUESTS", "CHARGED", "COST", "MARGIN"], lost));
-    const kinds = `${both} in both, ${onlyThere} only there, ${onlyHere} only here, ${different} different`;
-    terminal.out(`${head.from} to ${head.to}, matched by ${matchedBy}: ${kinds}.`);
+    const text = [
+      ...badLines.map(({ place, message }) => `${place} cannot be used: ${message}.`),
+      ...(moreBadLines > 0 ? [`${moreBadLines} more lines cannot be used.`] : []),
+      ...(cutBuckets > 0 ? [`Buckets that are only partly in the period, and are not compared: ${cutBuckets}.`] : []),
+      table(["SUM", "THERE", "HERE"], rows),
+      ...(lost.length > 0 ? [table(["MODEL", "REQUESTS", "CHARGED", "COST", "MARGIN"], lost)] : []),
+      `${head.from} to ${head.to}, matched by ${matchedBy}: ${both} in both, ${onlyThere} only there, ${onlyHere} only here, ${different} different.`,
+    ];
+    output.end({ counts, totals, margins, badLines, moreBadLines, cutBuckets }, text.join("\n"));
     return undefined;
   },
 });
+
+function hasApi(provider: string): provider is keyof typeof APIS {
+  return provider in APIS;
+}
 
 export const printMargins = command({
   usage: "margins",
@@ -144,22 +143,6 @@ export const printMargins = command({
   },
 });
 
-/** Yields the lines of an API, with the key that the environment has. Throws OperatorError. */
-function linesOfApi({ api, fromMs, toMs, ...input }: LinesOfApi) {
-  if (api === undefined || fromMs === null || toMs === null) throw new Error("an input that was refused");
-  const { variable } = APIS[api];
-  const key = environmentVariable(variable);
-  if (key === undefined) throw new OperatorError(`${variable} is not set. It must be an administrator's key.`);
-  return fetchLines(api, key, { ...input, fromMs, toMs });
-}
-
-type LinesOfApi = Pick<FetchOptions, "bucketMs" | "costs" | "apiUrl"> & {
-  api: keyof typeof APIS | undefined;
-  fromMs: number | null;
-  toMs: number | null;
-};
-
-const SUMMED = [...COUNTED, "cost", "charged"] as const;
 type Values = { [Name in (typeof SUMMED)[number]]?: bigint | null };
 /** The sums of each model, and of all. */
 type Sums = Map<string, Record<"there" | "here", Values>>;

@@ -1,9 +1,11 @@
-import type { StatementEntry } from "../api/admin/credits.ts";
+import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro, formatCredits, usageReport } from "../credits/amount.ts";
+import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { command, date, jsonOf, optional, required, toggle } from "../operations/command.ts";
 import { assertUnchanged, periodFrom, Statements } from "../reports/statement.ts";
+import { listPrinter } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
 const PAGE_ENTRIES = 500;
@@ -45,77 +47,55 @@ export const creditsStatement = command({
     const start = Math.max(fromMs ?? Number.NEGATIVE_INFINITY, closedBeforeMs ?? Number.NEGATIVE_INFINITY);
     const period = periodFrom({ fromMs: Number.isFinite(start) ? start : null }, toMs);
     const pending = await books.pendingCredits(organizationId);
-    const statement = { ...first, period, balance, pending };
-    const output = flags.json === true ? jsonParts(statement) : textParts(statement);
-    terminal.out(output.head);
-    let [closing, before] = [first.opening, ""];
+    const output = listPrinter<StatementEntry>(terminal, flags, { name: "entries", json: jsonOf, text: entryText });
+    const { object, organization_id, ...credits } = usageReport(balance);
+    const { opening, closed_before: closedBefore, digests } = first;
+    const head = {
+      ...{ organizationId, ...credits, creditsPending: creditsFromMicro(pending) },
+      ...{ from: isoTime(period.fromMs ?? null), to: isoTime(period.toMs ?? null), opening, closedBefore, digests },
+    };
+    output.begin(head, headText(first, period.fromMs));
+    let closing = opening;
     for (let next = first; ; next = await page(next.next_cursor)) {
       for (const entry of next.data) {
-        terminal.out(`${before}${output.entry(entry)}`);
-        before = output.separator;
+        output.entry(entry);
         closing = entry.balance;
       }
       await terminal.drained();
       if (next.next_cursor === null) break;
     }
-    terminal.out(output.end(closing));
+    const last =
+      period.toMs === undefined ? availableText(balance, pending) : totalText(period.toMs, closing, "closing");
+    const months = digests.map(({ month, digest }) =>
+      textLine([`${month}-01T00:00:00.000Z`, "digest", "", "", digest]),
+    );
+    output.end({ closing }, [...months, last].join("\n"));
     await assertUnchanged(books, organizationId, { closedBeforeMs });
     return undefined;
   },
 });
 
-type Page = Awaited<ReturnType<Statements["page"]>>;
-interface Statement extends Page {
-  period: ReturnType<typeof periodFrom>;
-  balance: Awaited<ReturnType<Workspace["freshBalance"]>>;
-  /** Credits that were granted and take effect later. */
-  pending: bigint;
+function headText({ opening, closed_before }: StatementPage, fromMs: number | undefined): string {
+  const headings = textLine(["TIME", "KIND", "CREDITS", "BALANCE", "WHAT"]);
+  if (fromMs === undefined) return headings;
+  const total = totalText(fromMs, opening, "opening");
+  return `${headings}\n${total}${closed_before === isoTime(fromMs) ? " (older requests are closed)" : ""}`;
 }
 
-/** Text before, for and after the entries. */
-interface Parts {
-  head: string;
-  separator: string;
-  entry(entry: StatementEntry): string;
-  end(closing: number): string;
+function totalText(atMs: number, credits: number, which: "opening" | "closing"): string {
+  return textLine([isoTime(atMs), "", "", `${credits}`, `${which} balance`]);
 }
 
-function textParts({ period, balance, pending, opening, closed_before, digests }: Statement): Parts {
-  const total = (atMs: number, amount: number, what: string) => textLine([isoTime(atMs), "", "", `${amount}`, what]);
-  const isClosed = closed_before !== null && closed_before === isoTime(period.fromMs ?? null);
-  const what = isClosed ? "opening balance (older requests are closed)" : "opening balance";
-  const head = [textLine(["TIME", "KIND", "CREDITS", "BALANCE", "WHAT"])];
-  if (period.fromMs !== undefined) head.push(total(period.fromMs, opening, what));
-  const held = balance.held > 0n ? ` ${formatCredits(balance.held)} are held by running requests.` : "";
+/** Describes what can be spent now; `pending`: credits that were granted and take effect later. */
+function availableText({ available, held }: BalanceRow, pending: bigint): string {
+  const running = held > 0n ? ` ${formatCredits(held)} are held by running requests.` : "";
   const later = pending > 0n ? ` ${formatCredits(pending)} take effect later.` : "";
-  const now = `${formatCredits(balance.available)} credits are available.${held}${later}`;
-  return {
-    ...{ head: head.join("\n"), separator: "" },
-    entry: (entry) => {
-      const credits = `${entry.amount > 0 ? "+" : ""}${entry.amount}`;
-      return textLine([entry.at, entry.kind, credits, `${entry.balance}`, whatOf(entry)]);
-    },
-    end: (closing) => {
-      const lines = digests.map(({ month, digest }) =>
-        textLine([`${month}-01T00:00:00.000Z`, "digest", "", "", digest]),
-      );
-      return [...lines, period.toMs === undefined ? now : total(period.toMs, closing, "closing balance")].join("\n");
-    },
-  };
+  return `${formatCredits(available)} credits are available.${running}${later}`;
 }
 
-function jsonParts({ period, balance, pending, opening, closed_before, digests }: Statement): Parts {
-  const { object, organization_id: organizationId, ...credits } = usageReport(balance);
-  const head = {
-    ...{ organizationId, ...credits, creditsPending: creditsFromMicro(pending) },
-    ...{ from: isoTime(period.fromMs ?? null), to: isoTime(period.toMs ?? null), opening },
-    ...{ closedBefore: closed_before, digests },
-  };
-  return {
-    ...{ head: `${JSON.stringify(head).slice(0, -1)},"entries":[`, separator: "," },
-    entry: (entry) => JSON.stringify(jsonOf(entry)),
-    end: (closing) => `],"closing":${closing}}`,
-  };
+function entryText(entry: StatementEntry): string {
+  const credits = `${entry.amount > 0 ? "+" : ""}${entry.amount}`;
+  return textLine([entry.at, entry.kind, credits, `${entry.balance}`, whatOf(entry)]);
 }
 
 function textLine([time, kind, credits, balance, what]: [string, string, string, string, string]): string {

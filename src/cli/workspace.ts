@@ -57,17 +57,7 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
-  const {
-    accounts,
-    admin,
-    allowances,
-    budgets,
-    books,
-    events,
-    monthlyStatements,
-    payments,
-    identities: identityRows,
-  } = store;
+  const { books, identities: identityRows } = store;
   const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
     return targetFault(
@@ -77,7 +67,6 @@ export async function withWorkspace<T>(
   };
   const directory = directoryOver({ rows: store.directory, clock });
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
-  const rows = { accounts, admin, allowances, budgets, directory, events, monthlyStatements, payments, identityRows };
   const issuers = async () => (await import("../config.ts")).loadGroup({ flags }, "identity").issuers;
   const readPriceLists = async () =>
     Object.keys((await import("../config.ts")).loadGroup({ flags }, "priceLists") ?? {});
@@ -88,7 +77,18 @@ export async function withWorkspace<T>(
   };
   const paymentDesk = async () =>
     (await import("../app/payments.ts")).createPaymentDesk((await import("../config.ts")).loadConfig({ flags }));
-  const core = { ...rows, receiverFault, modelIds: null, priceLists, issuers, paymentDesk, book, actor: COMMAND_ACTOR };
+  const core = {
+    ...store,
+    directory,
+    identityRows,
+    receiverFault,
+    modelIds: null,
+    priceLists,
+    issuers,
+    paymentDesk,
+    book,
+    actor: COMMAND_ACTOR,
+  };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });

@@ -1,5 +1,7 @@
 /** The counts of both sides' books. Classes of tokens are disjoint; reasoning is output. */
 export const COUNTED = ["requests", "input", "cachedInput", "cacheWrite", "output"] as const;
+/** All that is added up. */
+export const SUMMED = [...COUNTED, "cost", "charged"] as const;
 /** Counts that are null are not stated. */
 export type Counts<Value = bigint | null> = Record<(typeof COUNTED)[number], Value>;
 

@@ -2,6 +2,7 @@ import { createReadStream } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { createGunzip } from "node:zlib";
+import { csvCells } from "../api/csv.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn, parseJson, textOf } from "../api/json.ts";
 import { DAY_MS, isoTime, parseTime } from "../api/time.ts";
 import { PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
@@ -137,9 +138,9 @@ async function* jsonLines(file: string, shape: Shape): AsyncGenerator<ReadLine> 
 async function* csvLines(file: string, columns: ReadonlyMap<string, string>): AsyncGenerator<ReadLine> {
   let names: string[] | undefined;
   for await (const [text, place] of textLines(file)) {
-    const cells = [...`,${text}`.matchAll(/,(?:"((?:[^"]|"")*)"(?=,|$)|([^,]*))/g)];
-    const values = cells.map(([, quoted, plain = ""]) => (quoted?.replaceAll('""', '"') ?? plain).trim());
-    if (names === undefined) names = csvNames(values, columns);
+    const values = csvCells(text)?.map((cell) => cell.trim());
+    if (values === undefined) yield { place, message: "its quotes do not match" };
+    else if (names === undefined) names = csvNames(values, columns);
     else if (values.length !== names.length) {
       yield { place, message: `it has ${values.length} cells, but must have ${names.length}` };
     } else {

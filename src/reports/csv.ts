@@ -5,13 +5,6 @@ export function csvRow(cells: readonly string[]): string {
   return `${cells.map(csvCell).join(",")}\r`;
 }
 
-/** Returns the cells of a row that is one line; undefined if its quotes do not match. */
-export function csvCells(row: string): string[] | undefined {
-  const cells = [...`,${row}`.matchAll(/,(?:"((?:[^"]|"")*)"|([^",]*))/g)];
-  if (cells.map(([cell]) => cell).join("") !== `,${row}`) return undefined;
-  return cells.map(([, quoted, plain = ""]) => quoted?.replaceAll('""', '"') ?? plain);
-}
-
 interface LineFormat<Row> {
   head: string;
   line: (row: Row) => string;

@@ -1,5 +1,5 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { COUNTED, type Counts } from "../../credits/provider-line.ts";
+import { type Counts, SUMMED } from "../../credits/provider-line.ts";
 
 /** The sums of one side under a key. Null: not stated. */
 export interface SideEntry extends Counts {
@@ -16,7 +16,6 @@ export interface SideEntry extends Counts {
 export type Pair = { key: string } & Partial<Record<(typeof SIDES)[number], SideEntry & { lines: bigint }>>;
 
 const SIDES = ["there", "here", "edge"] as const;
-const SUMMED = [...COUNTED, "cost", "charged"] as const;
 
 /**
  * Two lists that are joined by key. They are in a temporary file of SQLite, whatever the store is, so that only a few pages
