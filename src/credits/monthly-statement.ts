@@ -14,13 +14,7 @@ const LINES_MAX = 500;
 /** A row as the database has it. */
 type Cells = Record<string, unknown>;
 type Booking = MonthlyStatement["bookings"][number];
-interface ChargeSum {
-  id: string;
-  requests: number;
-  inputTokens: number;
-  outputTokens: number;
-  amount: MicroCredits;
-}
+type ChargeSum = { id: string; requests: number; input_tokens: number; output_tokens: number; amount: MicroCredits };
 
 /** Adds up the rows that were booked in a month. A malformed cell counts as 0: a verification reports it elsewhere. */
 export class StatementTally {
@@ -76,10 +70,9 @@ export class StatementTally {
 
   #addCharge(row: Cells, model: string, cost: MicroCredits, requests: number): void {
     this.totals.charge -= cost;
-    const [inputTokens, outputTokens] = [Number(row.input_tokens), Number(row.output_tokens)];
-    const counts = { requests, inputTokens, outputTokens, amount: -cost };
+    const tokens = { input_tokens: Number(row.input_tokens), output_tokens: Number(row.output_tokens) };
     for (const [sums, id] of [[this.#models, model] as const, [this.#tokens, String(row.token_id)] as const]) {
-      sums.set(id, sumOf(id, [sums.get(id) ?? counts, ...(sums.has(id) ? [counts] : [])]));
+      sums.set(id, sumOf([sums.get(id) ?? newSum(id), { id, requests, ...tokens, amount: -cost }]));
     }
   }
 }
@@ -88,15 +81,19 @@ function amountOf(cell: unknown): MicroCredits {
   return typeof cell === "bigint" ? cell : 0n;
 }
 
-function sumOf(id: string, parts: readonly Omit<ChargeSum, "id">[]): ChargeSum {
-  const sum = { id, requests: 0, inputTokens: 0, outputTokens: 0, amount: 0n };
-  for (const part of parts) {
-    sum.requests += part.requests;
-    sum.inputTokens += part.inputTokens;
-    sum.outputTokens += part.outputTokens;
-    sum.amount += part.amount;
-  }
-  return sum;
+function newSum(id: string): ChargeSum {
+  return { id, requests: 0, input_tokens: 0, output_tokens: 0, amount: 0n };
+}
+
+/** Adds up charges under the id of the first. */
+function sumOf(parts: readonly ChargeSum[]): ChargeSum {
+  return parts.reduce((sum, part) => ({
+    id: sum.id,
+    requests: sum.requests + part.requests,
+    input_tokens: sum.input_tokens + part.input_tokens,
+    output_tokens: sum.output_tokens + part.output_tokens,
+    amount: sum.amount + part.amount,
+  }));
 }
 
 /** Returns the highest charges, and one line without an id that adds up the others. */
@@ -106,10 +103,8 @@ function highest(sums: ReadonlyMap<string, ChargeSum>) {
     return one.id < other.id ? -1 : 1;
   });
   const rest = sorted.splice(LINES_MAX);
-  return [...sorted, ...(rest.length === 0 ? [] : [sumOf("", rest)])].map((sum) => {
-    const counts = { requests: sum.requests, input_tokens: sum.inputTokens, output_tokens: sum.outputTokens };
-    return { id: sum.id || null, ...counts, amount: creditsFromMicro(sum.amount) };
-  });
+  const others = rest.length === 0 ? [] : [sumOf([newSum(""), ...rest])];
+  return [...sorted, ...others].map((sum) => ({ ...sum, id: sum.id || null, amount: creditsFromMicro(sum.amount) }));
 }
 
 /** Returns the number of a statement with its prefix, which identifies it. */

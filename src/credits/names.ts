@@ -89,11 +89,9 @@ export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
   return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));
 }
 
-/** Returns the grants that were made for payments. */
-export function grantsOfPayments(payments: readonly PaymentRow[]): RowName[] {
-  return payments.flatMap(({ organizationId, id, grants }) =>
-    Array.from({ length: grants }, (_, index) => ({ organizationId, id: paymentGrantId(id, index + 1) })),
-  );
+/** Returns the grants that were made for a payment. */
+export function grantsOfPayment({ organizationId, id, grants }: PaymentRow): RowName[] {
+  return Array.from({ length: grants }, (_, index) => ({ organizationId, id: paymentGrantId(id, index + 1) }));
 }
 
 /** Returns the id of a grant for a payment: the first, or a later one. */

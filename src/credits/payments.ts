@@ -1,8 +1,8 @@
 import { creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { Account } from "./batch.ts";
-import type { AdjustmentRow, GrantRow, PaymentRow, PaymentTransition } from "./books.ts";
+import type { AdjustmentRow, PaymentRow, PaymentTransition } from "./books.ts";
 import { addGrant, NO_TERMS, revokeFrom } from "./funds.ts";
-import { paymentGrantId } from "./names.ts";
+import { grantsOfPayment, paymentGrantId } from "./names.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { eventOf } from "./warnings.ts";
 
@@ -98,7 +98,7 @@ function undo(account: Account, payment: PaymentRow, amount: MicroCredits, isClo
 /** Ends the payment's debt by what an operator has revoked of its grants, and by what is unspent of them, which is revoked. */
 function collect(account: Account, payment: PaymentRow): AdjustmentRow[] {
   const adjustments: AdjustmentRow[] = [];
-  const grants = account.grants.values().filter(isGrantOf(payment));
+  const grants = grantsOfPayment(payment).flatMap((named) => account.grants.get(named.id) ?? []);
   const revoked = grants.reduce((sum, grant) => sum + grant.revoked, 0n);
   const end = (amount: MicroCredits) => {
     payment.revoked += amount;
@@ -119,11 +119,6 @@ function collect(account: Account, payment: PaymentRow): AdjustmentRow[] {
     adjustments.push(adjustment);
   }
   return adjustments;
-}
-
-function isGrantOf({ id, grants }: PaymentRow): (grant: GrantRow) => boolean {
-  const ids = new Set(Array.from({ length: grants }, (_, index) => paymentGrantId(id, index + 1)));
-  return (grant) => ids.has(grant.id);
 }
 
 /** Returns the rows of payments and grants that a booking has written, for its audit record. */

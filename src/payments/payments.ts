@@ -2,7 +2,7 @@ import { type AuditTime, auditRow, SERVICE_ACTOR } from "../admin/audit.ts";
 import type { PaymentTerms } from "../api/admin/payment.ts";
 import type { StripeSettings } from "../config/payments-schema.ts";
 import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
-import type { PaymentRow, PaymentTransition } from "../credits/books.ts";
+import type { PaymentTransition } from "../credits/books.ts";
 import { creditsFor, minorUnits, moneyNumber } from "../credits/money.ts";
 import { openDebt } from "../credits/payments.ts";
 import { ApiError, StoreUnavailableError } from "../errors.ts";
@@ -87,15 +87,10 @@ export class Payments {
     for (const payment of found) await this.#book({ ...payment, isClosed: false });
   }
 
-  #book({
-    organizationId,
-    id,
-    ...payment
-  }: Omit<PaymentTransition, "kind" | "audit"> | (PaymentRow & { isClosed: boolean })) {
-    const { sessionId, currency, amount, refunded, disputed, credits, revision, isClosed } = payment;
-    const record = auditRow(SERVICE_ACTOR, { action: "payment.book", organizationId, subjectId: id }, this.#options);
-    const stated = { sessionId, currency, amount, refunded, disputed, credits, revision, isClosed };
-    return this.#options.book({ kind: "payment", organizationId, id, ...stated, audit: { ...record, after: {} } });
+  #book(payment: Omit<PaymentTransition, "kind" | "audit">) {
+    const subject = { organizationId: payment.organizationId, subjectId: payment.id };
+    const record = auditRow(SERVICE_ACTOR, { action: "payment.book", ...subject }, this.#options);
+    return this.#options.book({ kind: "payment", ...payment, audit: { ...record, after: {} } });
   }
 }
 

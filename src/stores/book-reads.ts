@@ -1,7 +1,7 @@
 import type { BookRows } from "../credits/batch.ts";
 import type { Transition } from "../credits/books.ts";
 import { budgetUsesOf } from "../credits/budget-counters.ts";
-import { callersOf, grantsOf, grantsOfPayments, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
+import { callersOf, grantsOf, grantsOfPayment, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
 import { PAYMENT } from "./admin-schema.ts";
 import type { BudgetCache } from "./budget-cache.ts";
 import {
@@ -106,7 +106,7 @@ export function* planReads(
     holds: referred,
     requests: referred,
     keys: without(keysOf(holds, requests), named.keys),
-    grants: without([...grantsOf([...holds, ...requests]), ...grantsOfPayments(first.payments)], grants),
+    grants: without([...grantsOf([...holds, ...requests]), ...first.payments.flatMap(grantsOfPayment)], grants),
   };
   holds.push(...third.holds);
   requests.push(...third.requests);

@@ -3,7 +3,7 @@ import type { StoredAuditRow } from "../../credits/audit.ts";
 import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
 import { counterIdOf } from "../../credits/budget-uses.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
-import { paymentGrantId } from "../../credits/names.ts";
+import { grantsOfPayment } from "../../credits/names.ts";
 import { PAYMENT, plainJson } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { Table } from "../table.ts";
@@ -201,7 +201,7 @@ export function checkPayments(
   for (const { covers } of payments) for (const { grantId: id, amount } of covers) addAmount(covered, id, amount);
   for (const payment of payments) {
     const { id, amount, refunded, disputed, credits, granted, revoked, returned, withheld, debt } = payment;
-    const ids = Array.from({ length: payment.grants }, (_, index) => paymentGrantId(id, index + 1));
+    const ids = grantsOfPayment(payment).map((grant) => grant.id);
     const own = ids.flatMap((grantId) => made.get(grantId) ?? []);
     const isOwn = (adjustment: string) => ids.some((grantId) => adjustment.startsWith(`${grantId}_revoked_`));
     const least = total(adjustments.flatMap((one) => (isOwn(one.id) ? one.amount : [])));
