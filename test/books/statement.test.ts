@@ -300,6 +300,9 @@ describe.each([
       { invariant: 2, holdId },
       { invariant: 3, message: expect.stringContaining("recorded") },
       { invariant: 3, message: expect.stringContaining("spent") },
+      ...["charge", "models", "tokens"].map((what) => ({
+        ...{ invariant: 18, message: expect.stringContaining(`The statement ST-1 has ${what}`) },
+      })),
       { invariant: 15, message: expect.stringContaining("2026-10") },
     ]);
   });
