@@ -148,7 +148,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, desk }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, events, payments, monthlyStatements } = store;
+  const { accounts, admin } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -158,16 +158,14 @@ function adminServices(
     log,
   });
   return {
+    ...store,
     ...core,
     openIdSignIn,
-    admin,
-    ...{ allowances, budgets, payments, paymentDesk: async () => desk },
+    paymentDesk: async () => desk,
     identityRows: store.identities,
     modelIds: () => live.catalog.list().map(({ id }) => id),
     priceLists: async () => [...live.catalog.byPriceList.keys()],
     issuers: async () => live.config.identity.issuers,
-    events,
-    monthlyStatements,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: responseItemsOver({ rows: store.responseItems, live, clock, log }),
     book: ledger.book,

@@ -139,7 +139,7 @@ export function closeWhenUnread(response: ServerResponse, afterMs: number = SLOW
 export async function streamText(
   reply: FastifyReply,
   headers: OutgoingHttpHeaders,
-  pieces: AsyncIterable<string>,
+  pieces: Iterable<string> | AsyncIterable<string>,
   slowClientMs: number = SLOW_CLIENT_MS,
 ): Promise<void> {
   const { request, raw: response, statusCode } = reply;

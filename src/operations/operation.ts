@@ -63,7 +63,7 @@ export interface CallConnection {
   /** Counts a failed sign-in of this address. Rejects with rate_limit_exceeded. */
   countFailedSignIn(): Promise<void>;
   /** Streams a text as the answer, and resolves when it has been sent. */
-  stream(headers: Record<string, string>, text: AsyncIterable<string>): Promise<unknown>;
+  stream(headers: Record<string, string>, text: Iterable<string> | AsyncIterable<string>): Promise<unknown>;
 }
 
 /** Makes a schema from those of the admin API. It is a function, because commands load no schemas. */
@@ -154,7 +154,7 @@ export async function sendFile(
   { gateway }: Pick<OperationServices, "gateway">,
   { connection }: Pick<OperationCall, "connection">,
   key: string,
-  read: () => Promise<{ name: string; text: AsyncIterable<string> }>,
+  read: () => Promise<{ name: string; text: Iterable<string> | AsyncIterable<string> }>,
 ): Promise<unknown> {
   const leave = gateway.limits.enterExport({ key, limit: EXPORTS_AT_ONCE_MAX });
   try {

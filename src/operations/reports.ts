@@ -57,9 +57,7 @@ export const showMargins = operation({
   handle: (services, call) => marginsOf(services, call),
 });
 
-export const MARGIN_COLUMNS = [
-  ...["month", "name", "requests", "charged", "charged_with_cost", "provider_cost", "margin"],
-];
+const MARGIN_COLUMNS = ["month", "name", "requests", "charged", "charged_with_cost", "provider_cost", "margin"];
 
 export const exportMargins = operation({
   route: "GET /margins.csv",
@@ -70,8 +68,8 @@ export const exportMargins = operation({
   handle: (services, call) =>
     sendFile(services, call, "margins", async () => {
       const { data } = await marginsOf(services, call);
-      const format = lineFormats(MARGIN_COLUMNS, (row: (typeof data)[number]) => row).csv;
-      return { name: "margins.csv", text: exportLines(format, async () => ({ data, next_cursor: null })) };
+      const { csv } = lineFormats(MARGIN_COLUMNS, (row: (typeof data)[number]) => row);
+      return { name: "margins.csv", text: [csv.head, ...data.map(csv.line)] };
     }),
 });
 

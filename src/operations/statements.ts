@@ -150,12 +150,7 @@ export const exportMonthStatement = operation({
   answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
   async handle(services, call) {
     const row = await findStatement(services, call);
-    const text = (async function* () {
-      yield csvOfStatement(row);
-    })();
-    return sendFile(services, call, `statements:${row.organizationId}`, async () => ({
-      name: `${call.params.id}.csv`,
-      text,
-    }));
+    const file = { name: `${call.params.id}.csv`, text: [csvOfStatement(row)] };
+    return sendFile(services, call, `statements:${row.organizationId}`, async () => file);
   },
 });
