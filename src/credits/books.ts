@@ -135,6 +135,8 @@ export interface RevokeTransition extends Audited, Pick<AdjustmentRow, "organiza
   amount: MicroCredits | null;
   /** Null: from every active grant. A named grant may also be pending. */
   grantId: string | null;
+  /** Present while the organization is being closed: no warning says that its credits are used up. */
+  isClosing?: true;
 }
 /**
  * Refunds spent credits: all of `amount` or nothing. The refund is a grant of its own, whose id is the adjustment's: the

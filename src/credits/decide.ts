@@ -22,16 +22,16 @@ export function decide(rows: BookRows, transitions: readonly Transition[]) {
   const outcomes = transitions.map((transition): Outcome => {
     const account = accounts.get(organizationIdOf(transition));
     if (account === undefined) return { outcome: "unknown_organization" };
-    return warningOfLess(account, () => decideKnown(account, transition));
+    return warningOfLess(account, () => decideKnown(account, transition), "isClosing" in transition);
   });
   return { outcomes, writes: writesOf(accounts.values()) };
 }
 
-/** Runs a change of an account, and warns if fewer credits are left after it. */
-function warningOfLess<Result>(account: Account, change: () => Result): Result {
+/** Runs a change of an account, and warns if fewer credits are left after it, unless it is silent. */
+function warningOfLess<Result>(account: Account, change: () => Result, isSilent = false): Result {
   const left = creditsLeft(account.balance);
   const result = change();
-  if (creditsLeft(account.balance) < left) warnOfCredits(account, account.balance);
+  if (!isSilent && creditsLeft(account.balance) < left) warnOfCredits(account, account.balance);
   return result;
 }
 

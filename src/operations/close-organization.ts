@@ -53,9 +53,8 @@ export const closeOrganization = sharedOperation({
 /** Returns an organization without running requests. Rejects with credits_held. */
 async function expectNothingHeld({ directory }: Core, id: string) {
   const organization = await found(directory.organization(id));
-  const { held } = organization.credits;
-  if (held === 0) return organization;
-  const message = `Running requests hold ${held} of the organization's credits. It takes no new ones: close it again when they have ended.`;
+  if (organization.credits.held === 0) return organization;
+  const message = `Running requests hold ${organization.credits.held} of the organization's credits. It takes no new ones: close it again when they have ended.`;
   throw new ApiError("credits_held", message);
 }
 
@@ -72,9 +71,8 @@ async function endAllOf(core: Core, organizationId: string): Promise<void> {
 /** Revokes the credits that are available, and the grants that take effect later. */
 async function revokeRest(core: Core, organizationId: string, note: string): Promise<void> {
   const revoke = (grantId: string | null) =>
-    revokeCredits(core, { organizationId, amount: null, grantId, reference: null, note });
+    revokeCredits(core, { organizationId, amount: null, grantId, reference: null, note, isClosing: true });
   const grants = await allPages((page) => core.directory.grants({ organizationId, ...page }));
   for (const { id, state, amount, revoked } of grants) if (state === "pending" && revoked < amount) await revoke(id);
-  const { credits } = await found(core.directory.organization(organizationId));
-  if (credits.available > 0) await revoke(null);
+  if ((await found(core.directory.organization(organizationId))).credits.available > 0) await revoke(null);
 }

@@ -162,7 +162,7 @@ export const createRevocation = sharedOperation({
   ],
 });
 
-type RevocationRequest = Pick<RevokeTransition, "organizationId" | "amount" | "grantId" | "reference" | "note">;
+type RevocationRequest = Omit<RevokeTransition, "kind" | "adjustmentId" | "audit">;
 
 /** Revokes credits; an amount of null revokes all that are available. Rejects with not_found, invalid_value or reference_mismatch. */
 export async function revokeCredits(core: CreditCore, request: RevocationRequest): Promise<Booking> {

@@ -187,6 +187,18 @@ describe("a service", () => {
     await expect.poll(() => receiver.of(organization.id).map((one) => one.id), LONG).toEqual([seen?.id, seen?.id]);
   });
 
+  test("closing an organization sends no warning that its credits are used up", async () => {
+    const { id } = await makeOrganization(service, "5");
+    const next = await nearThreshold(service);
+    for (const one of [id, next.id]) await createReceiver(service, { target, organization_id: one });
+    const closed = await operator(service).call("POST", `/organizations/${id}/close`, { rest: "lapsed" });
+    expect(closed).toMatchObject({ status: 200, body: { credits: { available: 0 } } });
+    // Deliveries are written in the order of their events, so that of the next event shows that none is to come.
+    expect((await ask(service, next.token)).status).toBe(200);
+    await expect.poll(() => receiver.of(next.id).length, LONG).toBe(1);
+    expect((await operator(service).call("GET", `/deliveries?organization_id=${id}`)).body.data).toEqual([]);
+  });
+
   test("a secret is in one answer only, and in no list, audit record or log", async () => {
     const headers = { "idempotency-key": "receiver-1" };
     const body = { name: "Secret", format: "slack", target: `${target}T000/B000/secretpath` };
