@@ -79,7 +79,7 @@ function isNewToken({ kind, action }: OrganizationPlan["steps"][number]): boolea
 
 /** Plans the organizations of a file. Rejects with OperatorError for mistakes, which it prints with their places. */
 async function readPlans(workspace: Workspace, file: string): Promise<OrganizationPlan[]> {
-  const [{ yamlDocuments }, { checkDeclaration, checkDocument }, { planOrganization }] = await Promise.all([
+  const [{ yamlDocuments }, { checkDocument }, { planOrganization }] = await Promise.all([
     import("../config/file.ts"),
     import("../api/admin/declaration.ts"),
     import("../operations/declared-organizations.ts"),
@@ -100,8 +100,6 @@ async function readPlans(workspace: Workspace, file: string): Promise<Organizati
       const planned = some.map(async ([index, declared]) => {
         const path = ["organizations", index];
         try {
-          const wrong = checkDeclaration(declared);
-          if (wrong !== undefined) return addMistake([...path, ...pathOf(wrong.param)], wrong.message);
           const plan = await planOrganization(workspace, declared);
           for (const key of new Set([declared.external_id, declared.id, plan.id])) {
             if (typeof key !== "string") continue;

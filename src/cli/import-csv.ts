@@ -51,10 +51,7 @@ async function importLines(
   { file, dryRun, strict }: ValuesOf<typeof FLAGS>,
   columns: Columns,
 ) {
-  const [{ checkDeclaration }, { planOrganization }] = await Promise.all([
-    import("../api/admin/declaration.ts"),
-    import("../operations/declared-organizations.ts"),
-  ]);
+  const { planOrganization } = await import("../operations/declared-organizations.ts");
   const rows = fileText(file)
     .split(/\r?\n/)
     .map((row, index) => ({ row, line: index + 1 }))
@@ -76,15 +73,13 @@ async function importLines(
       return refused(key, `line ${first} has the same organization`);
     if (key !== null) firstLines.set(key, line);
     try {
-      const issue = checkDeclaration(declared);
-      if (issue !== undefined) return refused(key, issue.message.replace("grants[0].", ""));
       const { isNew, steps } = await planOrganization(core, declared);
       for (const { run } of dryRun ? [] : steps) await run();
       const changed = isNew ? "created" : "changed";
       return { line, organization: key, result: steps.length === 0 ? "unchanged" : changed, reason: null };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      return refused(key, (error.command ?? error).message);
+      return refused(key, (error.command ?? error).message.replace("grants[0].", ""));
     }
   };
   const counts = { created: 0, changed: 0, unchanged: 0, refused: 0 };

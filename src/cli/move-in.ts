@@ -29,13 +29,10 @@ async function convert(terminal: Terminal, gateway: string, files: string[], fla
   const isEmpty = flags.prices === true ? Object.keys(prices).length === 0 : organizations.length === 0;
   if (isEmpty) refuse(`The files contain no ${flags.prices === true ? "prices" : "organizations"} of ${gateway}.`);
   const { yamlText } = await import("../config/file.ts");
-  const documents = flags.prices === true ? [{ priceLists }] : partsOf(organizations);
+  const parts = listsOf(organizations, DOCUMENT_ORGANIZATIONS).map((part) => ({ organizations: part }));
+  const documents = flags.prices === true ? [{ priceLists }] : parts;
   if (flags.prices !== true) for (const note of notes) terminal.error(`tollgate: ${note}.`);
   print(terminal, flags, { json: { organizations, priceLists, notes }, text: documents.map(yamlText).join("\n---\n") });
-}
-
-function partsOf(organizations: object[]): object[] {
-  return listsOf(organizations, DOCUMENT_ORGANIZATIONS).map((part) => ({ organizations: part }));
 }
 
 function refuse(message: string): never {

@@ -57,7 +57,7 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
-  const { books, identities: identityRows } = store;
+  const { books } = store;
   const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
     return targetFault(
@@ -68,27 +68,15 @@ export async function withWorkspace<T>(
   const directory = directoryOver({ rows: store.directory, clock });
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];
   const issuers = async () => (await import("../config.ts")).loadGroup({ flags }, "identity").issuers;
-  const readPriceLists = async () =>
-    Object.keys((await import("../config.ts")).loadGroup({ flags }, "priceLists") ?? {});
-  let names: ReturnType<typeof readPriceLists> | undefined;
+  let names: Promise<string[]> | undefined;
   const priceLists = () => {
-    names ??= readPriceLists();
+    names ??= import("../config.ts").then(({ loadGroup }) => Object.keys(loadGroup({ flags }, "priceLists") ?? {}));
     return names;
   };
   const paymentDesk = async () =>
     (await import("../app/payments.ts")).createPaymentDesk((await import("../config.ts")).loadConfig({ flags }));
-  const core = {
-    ...store,
-    directory,
-    identityRows,
-    receiverFault,
-    modelIds: null,
-    priceLists,
-    issuers,
-    paymentDesk,
-    book,
-    actor: COMMAND_ACTOR,
-  };
+  const configured = { receiverFault, modelIds: null, priceLists, issuers, paymentDesk };
+  const core = { ...store, ...configured, directory, identityRows: store.identities, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });

@@ -47,10 +47,7 @@ export interface ParseOptions {
  * were written.
  */
 export function parseFile(name: string, text: string, options: ParseOptions): ConfigFile {
-  const lines = new LineCounter();
-  const placeAt = (offset: number) => `${name}:${lines.linePos(offset).line}`;
-  const document = documentOf(name, text, lines, placeAt);
-  const place = (path: Path): string => nearestPlace(document, path, placeAt) ?? name;
+  const { document, place } = openDocument(name, text, (at) => (at === undefined ? name : `${name}:${at.line}`));
   const tree = treeOf(name, document);
   if (typeof tree !== "object" || Array.isArray(tree)) {
     throw new OperatorError(
@@ -78,20 +75,16 @@ const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 export function* yamlDocuments(name: string, text: string): Generator<YamlDocument> {
   let linesBefore = 0;
   for (const part of text.split(/^---(?=\s)/m)) {
-    const lines = new LineCounter();
     const before = linesBefore;
-    const placeAt = (offset: number) => {
-      const { line, col } = lines.linePos(offset);
-      return `${name}:${before + line}:${col}`;
-    };
     if (Buffer.byteLength(part) > DOCUMENT_BYTES_MAX) {
       throw new OperatorError(
         `${name}:${before + 1}: a document is larger than ${DOCUMENT_BYTES_MAX} bytes. Split it with a line of ---.`,
       );
     }
-    const document = documentOf(name, part, lines, placeAt);
+    const { document, place } = openDocument(name, part, (at) =>
+      at === undefined ? `${name}:${before + 1}` : `${name}:${before + at.line}:${at.col}`,
+    );
     const values: unknown = plainOf(name, document) ?? null;
-    const place = (path: Path) => nearestPlace(document, path, placeAt) ?? `${name}:${before + 1}`;
     if (values !== null) yield { values, place };
     linesBefore += part.split("\n").length - 1;
   }
@@ -102,7 +95,9 @@ export function yamlText(document: object): string {
   return stringify(document, { aliasDuplicateObjects: false }).trimEnd();
 }
 
-function documentOf(name: string, text: string, lines: LineCounter, placeAt: (offset: number) => string): Document {
+/** Parses a document. `placeAt` names a position in it, or the document itself. Throws OperatorError. */
+function openDocument(name: string, text: string, placeAt: (position?: { line: number; col: number }) => string) {
+  const lines = new LineCounter();
   let document: Document;
   try {
     document = parseDocument(text, { lineCounter: lines, merge: true });
@@ -111,9 +106,18 @@ function documentOf(name: string, text: string, lines: LineCounter, placeAt: (of
     throw error;
   }
   const fault = document.errors[0] ?? document.warnings[0];
-  if (fault === undefined) return document;
-  const reason = (fault.message.split("\n")[0] ?? "").replace(/ at line \d+, column \d+:$/, "");
-  throw new OperatorError(`${placeAt(fault.pos[0])}: this is not valid YAML: ${reason}`);
+  if (fault !== undefined) {
+    const reason = (fault.message.split("\n")[0] ?? "").replace(/ at line \d+, column \d+:$/, "");
+    throw new OperatorError(`${placeAt(lines.linePos(fault.pos[0]))}: this is not valid YAML: ${reason}`);
+  }
+  const place = (path: Path): string => {
+    for (let length = path.length; length > 0; length -= 1) {
+      const offset = offsetAt(document, path.slice(0, length));
+      if (offset !== undefined) return placeAt(lines.linePos(offset));
+    }
+    return placeAt();
+  };
+  return { document, place };
 }
 
 /** Returns the values of a document, in which a number is a node, which has its digits. */
@@ -202,14 +206,6 @@ function isDecimal(schema: SchemaNode | undefined): boolean {
 
 function decimalText({ value, source }: Scalar<number>): string {
   return source !== undefined && /^\d+(\.\d+)?$/.test(source) ? source : String(value);
-}
-
-function nearestPlace(document: Document, path: Path, placeAt: (offset: number) => string): string | undefined {
-  for (let length = path.length; length > 0; length -= 1) {
-    const offset = offsetAt(document, path.slice(0, length));
-    if (offset !== undefined) return placeAt(offset);
-  }
-  return undefined;
 }
 
 function offsetAt(document: Document, path: Path): number | undefined {

@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
 import type { Allowance } from "../api/admin/credits.ts";
-import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
+import { checkDeclaration, type OrganizationDeclaration } from "../api/admin/declaration.ts";
 import type { Token } from "../api/admin/token.ts";
 import { isoTime } from "../api/time.ts";
 import { auditedBudget } from "../credits/budgets.ts";
@@ -61,11 +61,16 @@ export interface OrganizationPlan {
 }
 
 /**
- * Compares a declaration that has passed the check of its schema with the stored organization. The organization is named by `id`
- * or by `external_id`, because names are not unique; what is in its lists, by name or reference. Rejects with an ApiError for a
- * change that no operation makes; its `param` is the path within the declaration.
+ * Compares a declaration with the stored organization. The organization is named by `id` or by `external_id`, because names are
+ * not unique; what is in its lists, by name or reference. Rejects with an ApiError for a declaration that its schema refuses, and
+ * for a change that no operation makes; its `param` is the path within the declaration.
  */
 export async function planOrganization(core: Core, declared: OrganizationDeclaration): Promise<OrganizationPlan> {
+  const issue = checkDeclaration(declared);
+  if (issue !== undefined) {
+    const { code, message, param } = issue;
+    throw new ApiError(code, message, { ...(param !== null && { param }) });
+  }
   const { id: _, tokens = [], budgets = [], allowances = [], grants = [], ...terms } = declared;
   const present = await findOrganization(core, declared);
   const { id, external_id: externalId, name } = present ?? { id: null, external_id: null, name: "" };
