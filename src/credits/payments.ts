@@ -113,7 +113,7 @@ function collect(account: Account, payment: PaymentRow): AdjustmentRow[] {
     const { organizationId, nowMs: madeAtMs } = account;
     // The revoked amount of a grant only grows, so it makes a unique id.
     const id = `${grant.id}_revoked_${grant.revoked}`;
-    const terms = { ...NO_TERMS, grantId: grant.id, note: "The payment was paid back." };
+    const terms = { ...NO_TERMS, grantId: grant.id, note: "The payment was refunded or disputed, in part or in full." };
     const adjustment: AdjustmentRow = { ...terms, organizationId, id, kind: "revoke", amount, draws, madeAtMs };
     account.adjustments.insert(id, adjustment);
     adjustments.push(adjustment);

@@ -239,6 +239,7 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     const all = await expectSameSums();
     expect(all.map(({ kind }) => kind)).toEqual(["grant", "grant", "charge", "charge", "revoke", "revoke"]);
     expect((await statement()).closing).toBe(0);
+    await row("refunded or disputed, in part or in full").getByText("−20.00", { exact: true }).waitFor();
   }
 
   /** Gives the account "owner" of the identity provider its role in the customer's organization, by a reload. */
