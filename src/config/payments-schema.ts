@@ -41,20 +41,18 @@ export function paymentContradiction({
   if (stripe === undefined) return undefined;
   const { currency, packages, freeAmount } = stripe;
   const found = (path: Path, text: string) => ({ path: ["payments", "stripe", ...path], text });
-  const named = packages.map(({ amount }, index): [Path, string] => [["packages", index, "amount"], amount]);
-  const bounds = Object.entries(freeAmount ?? {}).map(([name, amount]): [Path, string] => [
-    ["freeAmount", name],
-    amount,
-  ]);
-  for (const [path, amount] of [...named, ...bounds]) {
-    if (minorUnits(amount, currency) === undefined)
-      return found(path, `is ${amount}, which is no amount of ${currency}.`);
-  }
+  const prices: { path: Path; amount: string }[] = [
+    ...packages.map(({ amount }, index) => ({ path: ["packages", index, "amount"], amount })),
+    ...Object.entries(freeAmount ?? {}).map(([name, amount]) => ({ path: ["freeAmount", name], amount })),
+  ];
+  const minor = (amount: string) => minorUnits(amount, currency);
+  const wrong = prices.find(({ amount }) => minor(amount) === undefined);
+  if (wrong !== undefined) return found(wrong.path, `is ${wrong.amount}, which is no amount of ${currency}.`);
   const index = packages.findIndex(({ credits }) => credits !== undefined && parseCredits(credits) === undefined);
   if (index >= 0) return found(["packages", index, "credits"], "must have at most 6 decimals.");
-  const [least, most] = bounds.map(([, amount]) => minorUnits(amount, currency) ?? 0n);
-  if (least !== undefined && most !== undefined && least > most)
+  if (freeAmount !== undefined && (minor(freeAmount.least) ?? 0n) > (minor(freeAmount.most) ?? 0n)) {
     return found(["freeAmount"], "has more as least than as most.");
-  if (packages.length + bounds.length > 0) return undefined;
+  }
+  if (prices.length > 0) return undefined;
   return found(["packages"], "is empty. It must have an entry where there is no payments.stripe.freeAmount.");
 }

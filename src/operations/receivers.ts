@@ -12,7 +12,7 @@ import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "
 import type { Receiver } from "../api/admin/receiver.ts";
 import { permits } from "../api/admin/roles.ts";
 import { pick } from "../api/json.ts";
-import { eventOf, organizationOfContacts } from "../credits/warnings.ts";
+import { eventOf } from "../credits/warnings.ts";
 import { ApiError, UnknownIdError } from "../errors.ts";
 import type { EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
 import { argument, facts, list, optional, required, text, withDefault, wordOf } from "./command.ts";
@@ -265,8 +265,7 @@ export const replayDelivery = sharedOperation({
   answer: { status: 200, description: "The delivery, which waits.", schema: (s) => s.WarningDelivery },
   async handle(core, { who, params: { id } }) {
     const { delivery } = await deliveryRow(core, id);
-    const ofContacts = organizationOfContacts(delivery.receiverId);
-    const contacts = ofContacts === undefined ? undefined : await core.events.contacts(ofContacts);
+    const contacts = await core.events.contacts(delivery.receiverId);
     const receiver = await receiverRow(core, who, delivery.receiverId, contacts);
     await core.events.replayDelivery(id, core.clock(), receiverRecord(core, "receiver.replay", receiver));
     return toDelivery(await deliveryRow(core, id));

@@ -176,11 +176,10 @@ async function* textLines(file: string): AsyncGenerator<[text: string, place: st
 
 function lineOf(shape: Shape, from: JsonObject, place: string): ReadLine {
   try {
-    const text = (paths = "") =>
-      paths
-        .split(" ")
-        .map((path) => textAt(from, path))
-        .find((one) => one !== null) ?? null;
+    const text = (paths = "") => {
+      const texts = paths.split(" ").map((path) => textOf(valueAt(from, path)));
+      return texts.find((one) => one !== undefined && one !== "") ?? null;
+    };
     const count = (name: keyof Counts) => sumAt(from, shape[name]);
     const [first = "", last = first] = shape.times.split(" ");
     const atMs = timeAt(from, first);
@@ -204,11 +203,6 @@ function valueAt(from: unknown, path: string): unknown {
     values = objects.map((value) => detailsOf(value)[name] ?? undefined).filter((value) => value !== undefined);
   }
   return values.at(-1);
-}
-
-function textAt(from: JsonObject, path: string): string | null {
-  const value = valueAt(from, path);
-  return typeof value === "string" && value !== "" ? value : null;
 }
 
 /** Adds up the counts that are there; null if none is. 64-bit integers may be texts. */

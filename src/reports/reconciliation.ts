@@ -1,6 +1,6 @@
 import { DAY_MS, HOUR_MS } from "../api/time.ts";
 import { PROVIDER_COST_DIGITS, parseDecimal } from "../credits/amount.ts";
-import type { BadLine, Counts, ReadLine } from "../credits/provider-line.ts";
+import { type BadLine, COUNTED, type Counts, type ReadLine } from "../credits/provider-line.ts";
 import { OperatorError } from "../errors.ts";
 import type { ListedRequest } from "../stores/queries/requests.ts";
 import type { Pair, SideBySide, SideEntry } from "../stores/queries/side-by-side.ts";
@@ -89,10 +89,8 @@ async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareO
       cut.add(bucketAtMs);
       continue;
     }
-    [firstMs, lastMs] = [
-      Math.min(firstMs, id === null ? bucketAtMs : atMs),
-      Math.max(lastMs, id === null ? bucketAtMs + found.bucketMs : atMs + 1),
-    ];
+    firstMs = Math.min(firstMs, id === null ? bucketAtMs : atMs);
+    lastMs = Math.max(lastMs, id === null ? bucketAtMs + found.bucketMs : atMs + 1);
     if (apiKey !== null && line.apiKey !== apiKey) continue;
     found.hasModels ||= line.model !== null;
     const model = line.model === null ? ALL_MODELS : (names.get(line.model) ?? line.model).replace(SNAPSHOT, "");
@@ -114,12 +112,9 @@ function entryOf(request: ListedRequest, providerId: string): SideEntry | undefi
   return {
     ...{ atMs, model: facts.upstream.slice(providerId.length + 1).replace(SNAPSHOT, ""), charged },
     place: [`request ${facts.holdId}`, end, events.at(-1)?.basis].filter(Boolean).join(", "),
-    ...{
-      requests: end === "released" ? 0n : 1n,
-      input: BigInt(tokens.input),
-      cachedInput: BigInt(tokens.cachedInput),
-    },
-    ...{ cacheWrite: BigInt(tokens.cacheWrite), output: BigInt(tokens.output + tokens.reasoning) },
+    requests: end === "released" ? 0n : 1n,
+    ...{ input: BigInt(tokens.input), cachedInput: BigInt(tokens.cachedInput), cacheWrite: BigInt(tokens.cacheWrite) },
+    output: BigInt(tokens.output + tokens.reasoning),
     cost: cost === null ? null : (parseDecimal(cost, PROVIDER_COST_DIGITS) ?? null),
   };
 }
@@ -157,8 +152,7 @@ function outcomeOf(pair: Pair, hasIds: boolean): ComparedPair | undefined {
     if (theirs === null || ours === null) return false;
     return theirs - ours > tolerance || ours - theirs > tolerance;
   };
-  const names = Object.keys(NONE) as (keyof Counts)[];
-  const fields: string[] = names.filter((name) =>
+  const fields: string[] = COUNTED.filter((name) =>
     isFar((there ?? NONE)[name], (here ?? NONE)[name], edge?.[name] ?? 0n),
   );
   if (there === undefined) return fields.length > 0 ? { ...pair, kind: "onlyHere", fields: [] } : undefined;

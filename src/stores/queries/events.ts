@@ -1,5 +1,5 @@
 import type { AuditRow } from "../../credits/audit.ts";
-import { contactsOf, type EventRow } from "../../credits/warnings.ts";
+import { contactsOf, type EventRow, organizationOfContacts } from "../../credits/warnings.ts";
 import { DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
 import { type Database, listsOf } from "../database.ts";
 import { number, requiredText } from "../fields.ts";
@@ -121,8 +121,10 @@ function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
     /** Returns all receivers, or those of an organization, in the order of their ids. */
     receivers: (organizationId: string | null): Promise<ReceiverRow[]> =>
       findRows(RECEIVER)`select * from receiver where ${equal({ organization_id: organizationId })} order by id`,
-    /** Returns the contacts of an organization as a receiver. */
-    async contacts(organizationId: string): Promise<ReceiverRow | undefined> {
+    /** Returns the contacts of an organization as a receiver; undefined for the id of any other receiver. */
+    async contacts(receiverId: string): Promise<ReceiverRow | undefined> {
+      const organizationId = organizationOfContacts(receiverId);
+      if (organizationId === undefined) return undefined;
       const row = await findRow(ORGANIZATION)`select * from organization where id = ${organizationId}`;
       return row && contactsOf(row);
     },
