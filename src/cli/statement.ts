@@ -41,11 +41,10 @@ export const creditsStatement = command({
       }
       return undefined;
     }
-    const closedBeforeMs = await books.closedBefore(organizationId);
+    const start = await books.statementStart(organizationId, fromMs ?? null);
+    const period = periodFrom(start, toMs);
     const page = (cursor: string | null) => statements.page({ ...selection, cursor, limit: PAGE_ENTRIES });
     const first = await page(null);
-    const start = Math.max(fromMs ?? Number.NEGATIVE_INFINITY, closedBeforeMs ?? Number.NEGATIVE_INFINITY);
-    const period = periodFrom({ fromMs: Number.isFinite(start) ? start : null }, toMs);
     const pending = await books.pendingCredits(organizationId);
     const output = listPrinter<StatementEntry>(terminal, flags, { name: "entries", json: jsonOf, text: entryText });
     const { object, organization_id, ...credits } = usageReport(balance);
@@ -70,7 +69,7 @@ export const creditsStatement = command({
       textLine([`${month}-01T00:00:00.000Z`, "digest", "", "", digest]),
     );
     output.end({ closing }, [...months, last].join("\n"));
-    await assertUnchanged(books, organizationId, { closedBeforeMs });
+    await assertUnchanged(books, organizationId, start);
     return undefined;
   },
 });

@@ -1,4 +1,4 @@
-import type { MonthDigest, StatementEntry, StatementPage } from "../api/admin/credits.ts";
+import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { FURTHER_CLASSES, PRICE_CLASSES, TOKEN_CLASSES } from "../api/price-classes.ts";
 import { isoMonth, isoTime } from "../api/time.ts";
 import { ALLOWANCE_REFERENCE } from "../credits/allowance.ts";
@@ -94,7 +94,8 @@ export class Statements {
   async #page({ organizationId, kind, cursor, limit, fromMs, toMs }: StatementRequest) {
     const start = await this.#startOf(organizationId, fromMs ?? null, cursor === null ? undefined : placeOf(cursor));
     const { closedBeforeMs } = start;
-    const digests = digestsJson(await this.#books.monthDigests(organizationId, { fromMs, toMs }));
+    const rows = await this.#books.monthDigests(organizationId, { fromMs, toMs });
+    const digests = rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
     // Requires a sum over the period, which later pages need not repeat.
     const whole = { from: start.fromMs ?? undefined, to: toMs };
     const totals = cursor === null ? await this.#books.statementTotals(organizationId, whole) : null;
@@ -176,11 +177,6 @@ export class Statements {
     if (digests.length > 0) yield digests.map((row) => `${lineOf(row)}\n`).join("");
     if (period.toMs !== undefined) yield total(period.toMs, "closing");
   }
-}
-
-/** Formats digests of months as the API shows them. */
-function digestsJson(rows: readonly MonthDigestRow[]): MonthDigest[] {
-  return rows.map(({ month, digest }) => ({ month: isoMonth(month), digest }));
 }
 
 /** Formats totals as the API shows them. */
