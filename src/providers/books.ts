@@ -112,12 +112,8 @@ function* pagesIn(pages: unknown, provider: "openai" | "anthropic"): Generator<R
     const at = `${Array.isArray(pages) ? `[${number}].` : ""}data`;
     if (!Array.isArray(data)) throw new OperatorError(`${at} is missing, which a page of the provider's API has.`);
     for (const [index, bucket] of objectsIn(data).entries()) {
-      const {
-        group,
-        usage,
-        cost,
-        results = [{ ...detailsOf(group), ...detailsOf(usage), ...detailsOf(cost) }],
-      } = bucket;
+      const whole = { ...detailsOf(bucket.group), ...detailsOf(bucket.usage), ...detailsOf(bucket.cost) };
+      const { results = [whole] } = bucket;
       for (const [row, result] of objectsIn(results).entries()) {
         const place = `${at}[${index}]${bucket.results === undefined ? "" : `.results[${row}]`}`;
         yield lineOf(SHAPES[provider], { ...bucket, ...result }, place);

@@ -82,7 +82,7 @@ async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareO
     // Buckets have one length: a minute, an hour or a day.
     const lengthMs = line.lengthMs || options.bucketMs;
     found.bucketMs ||= [60_000, HOUR_MS].find((length) => lengthMs <= length) ?? DAY_MS;
-    const bucketAtMs = Math.floor(atMs / found.bucketMs) * found.bucketMs;
+    const bucketAtMs = bucketStart(atMs, found.bucketMs);
     const isCut =
       atMs < (options.fromMs ?? atMs) || bucketAtMs + found.bucketMs > (options.toMs ?? Number.POSITIVE_INFINITY);
     if (id === null && (isCut || line.lengthMs % found.bucketMs !== 0 || line.lengthMs > found.bucketMs)) {
@@ -102,6 +102,7 @@ async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareO
   return { ...found, fromMs, toMs, badLines, cut };
 }
 
+const bucketStart = (atMs: number, bucketMs: number) => Math.floor(atMs / bucketMs) * bucketMs;
 const bucketKey = (atMs: number, model: string) => `${String(atMs).padStart(15, "0")} ${model}`;
 
 /** Returns the entry of a request; undefined for one of another provider. */
@@ -132,9 +133,8 @@ function addToBuckets(
   entry: SideEntry,
   { bucketMs, toMs, cut }: Theirs,
 ): void {
-  const [began = 0, ended] = [Number(entry.atMs), request.endedAtMs ?? 0].map(
-    (atMs) => Math.floor(atMs / bucketMs) * bucketMs,
-  );
+  const began = bucketStart(Number(entry.atMs), bucketMs);
+  const ended = bucketStart(request.endedAtMs ?? 0, bucketMs);
   const add = (side: "here" | "edge", atMs: number, counts: Counts) => {
     if (cut.has(atMs) || atMs + bucketMs > toMs) return;
     sides.add(side, bucketKey(atMs, entry.model), { ...entry, ...counts, atMs, place: "" });
@@ -142,7 +142,7 @@ function addToBuckets(
   add("here", began, entry);
   // A provider may count a failed request.
   if (request.end === "released") add("edge", began, { ...NONE, requests: 1n });
-  if (ended !== began) for (const atMs of [began, ended ?? began]) add("edge", atMs, entry);
+  if (ended !== began) for (const atMs of [began, ended]) add("edge", atMs, entry);
 }
 
 /** Returns undefined where neither side has anything. */
