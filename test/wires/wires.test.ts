@@ -2,6 +2,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { AnswerFold } from "../../src/api/answer-fold.ts";
 import { toChatCompletion } from "../../src/api/chat/encode.ts";
 import type { RequestMessage } from "../../src/api/chat/request.ts";
+import { EVENT_LENGTH_MAX } from "../../src/providers/http/event-stream.ts";
 import { createProvider } from "../../src/providers/index.ts";
 import type { Provider, ProviderAnswer, UpstreamChunk, UpstreamRequest } from "../../src/providers/provider.ts";
 import { settingsOf } from "../support/wire.ts";
@@ -224,7 +225,10 @@ describe.each(FIXTURES)("$kind", (fixture: WireFixture) => {
     });
 
     test("by an event without an end", async () => {
-      const endless = fixture.framing === "frames" ? Buffer.from([0x7f, 0, 0, 0]) : Buffer.alloc(1_100_000, "data: x");
+      const endless =
+        fixture.framing === "frames"
+          ? Buffer.from([0x7f, 0, 0, 0])
+          : Buffer.alloc(EVENT_LENGTH_MAX + 100_000, "data: x");
       server.answer({ ...whole, body: Buffer.concat([begun, endless]), ending: "hold" });
       expect((await ask(provider, { model, stream: true })).error).toMatchObject({ failure: "malformed" });
       await server.closed();

@@ -24,7 +24,7 @@ export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
   return {
     keepAlive: eventOf({ type: "ping" }),
     push(pieces) {
-      if (!hasBegun) add(eventOf({ type: "message_start", message: messageStart(head, pieces) }));
+      if (!hasBegun) add(eventOf({ type: "message_start", message: messageStart(head, pieces[0]) }));
       hasBegun = true;
       for (const { delta, native } of pieces) {
         if (native !== undefined) native.forEach(passOn);
@@ -44,7 +44,7 @@ export function messageEvents(head: AnswerHead, add: AddEvent): EventEncoder {
 
 /** Returns the body of a complete answer. */
 export function toMessage(head: AnswerHead, answer: Pick<AnswerFold, "message" | "document">, end: AnswerEnd) {
-  const common = { ...messageStart(head, []), usage: toMessageUsage(end.usage) };
+  const common = { ...messageStart(head, undefined), usage: toMessageUsage(end.usage) };
   const { content, stop_reason, stop_sequence, context_management } = answer.document ?? {};
   if (Array.isArray(content)) return { ...common, content, stop_reason, stop_sequence, context_management };
   const { tool_calls: calls = [], ...message } = answer.message();

@@ -51,8 +51,8 @@ export type OutputBlock = Static<typeof OutputBlock>;
 
 const ID_PREFIX = "msg_";
 
-/** Returns a message without content, as a stream with these first pieces begins with it. */
-export function messageStart(head: AnswerHead, pieces: readonly AnswerPiece[]): MessageDocument {
+/** Returns a message without content, as a stream begins with it; `first` is the first piece of the answer. */
+export function messageStart(head: AnswerHead, first: AnswerPiece | undefined): MessageDocument {
   return {
     id: `${ID_PREFIX}${head.id}`,
     type: "message",
@@ -61,13 +61,16 @@ export function messageStart(head: AnswerHead, pieces: readonly AnswerPiece[]): 
     content: [],
     stop_reason: null,
     stop_sequence: null,
-    usage: toMessageUsage(usageAtStart(head, pieces)),
+    usage: toMessageUsage(usageAtStart(head, first)),
   };
 }
 
-/** Returns the usage at the beginning: the prompt as the upstream has counted it, or its estimate. */
-function usageAtStart({ promptTokens = 0 }: AnswerHead, pieces: readonly AnswerPiece[]): CompletionUsage {
-  const { prompt_tokens: counted, ...reported } = pieces.find(({ usage }) => usage)?.usage ?? {};
+/**
+ * Returns the usage at the beginning: the prompt as the upstream has counted it, or its estimate. Later pieces do not count, since
+ * those that have arrived with the first one depend on how the network cuts the stream.
+ */
+function usageAtStart({ promptTokens = 0 }: AnswerHead, first: AnswerPiece | undefined): CompletionUsage {
+  const { prompt_tokens: counted, ...reported } = first?.usage ?? {};
   const numberOf = (value: unknown) => (typeof value === "number" ? value : 0);
   const [read, written] = [numberOf(reported.cached_tokens), numberOf(reported.cache_write_tokens)];
   const isPlausible = typeof counted === "number" && counted > 0 && read + written <= counted;
