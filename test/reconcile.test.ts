@@ -131,6 +131,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       "d,2026-10-05",
       ",2026-10-05,m-1,1,1,,",
       'e,2026-10-05,"m-1, large",,,,',
+      'g,2026-10-05,"m-1,1,1,,',
     ];
     const file = write("bad.csv", [...rows, ...more, "f,2026-10-05,m-1,1,2,,"].join("\n"));
     const { code, badLines, counts } = await reconcile("--provider", "csv", "--upstream", "shop", file);
@@ -143,10 +144,11 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       { place: "line 5", message: "it has 2 cells, but must have 7" },
       { place: "line 6", message: "id is missing, but must be an id" },
       { place: "line 7", message: "input is missing, but must be a count" },
+      { place: "line 8", message: "its quotes do not match" },
     ]);
     const text = await command("reconcile", "--provider", "csv", "--upstream", "shop", file);
     expect(text.code).toBe(2);
-    expect(text.stdout).toContain("only there  2026-10-05T00:00:00.000Z  m-1  line 8\n");
+    expect(text.stdout).toContain("only there  2026-10-05T00:00:00.000Z  m-1  line 9\n");
     expect(text.stdout).toContain('line 4 cannot be used: currency is "JPY", but must be USD');
     expect(text.stdout).toContain("matched by id: 0 in both, 1 only there, 0 only here, 0 different.\n");
     expect(await command("ledger", "verify", "--json")).toEqual(before);
