@@ -148,7 +148,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, desk }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, admin } = store;
+  const { accounts, allowances, budgets, admin, events, payments, monthlyStatements } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -158,8 +158,8 @@ function adminServices(
     log,
   });
   return {
-    ...store,
     ...core,
+    ...{ admin, allowances, budgets, events, payments, monthlyStatements },
     openIdSignIn,
     paymentDesk: async () => desk,
     identityRows: store.identities,

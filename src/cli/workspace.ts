@@ -57,7 +57,7 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
-  const { books } = store;
+  const { accounts, admin, allowances, budgets, books, events, monthlyStatements, payments } = store;
   const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
     return targetFault(
@@ -75,8 +75,9 @@ export async function withWorkspace<T>(
   };
   const paymentDesk = async () =>
     (await import("../app/payments.ts")).createPaymentDesk((await import("../config.ts")).loadConfig({ flags }));
+  const rows = { accounts, admin, allowances, budgets, events, monthlyStatements, payments };
   const configured = { receiverFault, modelIds: null, priceLists, issuers, paymentDesk };
-  const core = { ...store, ...configured, directory, identityRows: store.identities, book, actor: COMMAND_ACTOR };
+  const core = { ...rows, ...configured, directory, identityRows: store.identities, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });
