@@ -80,11 +80,14 @@ export const requestAttacks: readonly Attack[] = [
     needs: "token",
     async play(target) {
       const content = `${"a".repeat(200_000)}c`;
-      const nearly = `${"a".repeat(30_000)}b${"a".repeat(30_000)}`;
+      const nearlyOf = (length: number) => `${"a".repeat(length)}b${"a".repeat(length)}`;
+      const nearly = nearlyOf(30_000);
       const messages = [{ role: "user", content }];
       const stopped = await complete(target, { messages, stop: [nearly, `${nearly}a`, `a${nearly}`] });
       assert.equal(stopped.status, 200, await stopped.text());
-      const tools = [nearly, `${nearly}a`].map((name) => ({ type: "function", function: { name } }));
+      // Names are a part of the prompt, and this one still fits into the context window.
+      const short = nearlyOf(10_000);
+      const tools = [short, `${short}a`].map((name) => ({ type: "function", function: { name } }));
       const called = await complete(target, { messages, tools });
       assert.equal(called.status, 200, await called.text());
     },

@@ -78,7 +78,7 @@ export async function startAttackedService(
   const models = [
     { id: "fragile", price, routes: [first] },
     { id: "pair", price, routes: [first, second] },
-    { id: "long", price, routes: [{ provider: swallower.id, model: "long" }] },
+    { id: "long", price, contextWindow: 16_000_000, routes: [{ provider: swallower.id, model: "long" }] },
     { id: "vectors", category: "embedding", price: { input: 1 }, routes: [behave("vectors", embed)] },
   ];
   const server = { maxConnections: CONNECTIONS_MAX, ...(overload && { overload }) };
