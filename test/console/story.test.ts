@@ -66,7 +66,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await dialog.getByRole("button", { name: "Grant credits" }).click();
     await row("invoice <7>").getByText("active").waitFor();
     await page.locator(".tile", { hasText: "Available" }).getByText("25.00").waitFor();
-    await page.getByRole("link", { name: "Statement" }).click();
+    await page.getByRole("link", { name: "Statement", exact: true }).click();
     await page.getByRole("region", { name: "Statement" }).getByText("+25.00", { exact: true }).waitFor();
   });
 
@@ -109,7 +109,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await page.getByRole("link", { name: "Organizations" }).click();
     await page.getByRole("link", { name: NAME }).click();
     const used = page.locator(".tile", { hasText: "Spent" }).locator(".figure");
-    await page.getByRole("link", { name: "Statement" }).click();
+    await page.getByRole("link", { name: "Statement", exact: true }).click();
     await page.getByRole("region", { name: "Statement" }).getByText("Charged", { exact: true }).first().waitFor();
     const figure = async () => Number(await used.textContent());
     await eventually(figure).toBeGreaterThan(0);
@@ -207,6 +207,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
     expect(await member.page.getByRole("navigation").getByRole("link").allTextContents()).toEqual([
       "Overview",
       "Credits",
+      "Statements",
       "Tokens",
       "Requests",
       "Models",

@@ -90,7 +90,7 @@ describe.skipIf(!hasBrowser).each([
     await page.getByLabel("Status").selectOption("active");
     await page.waitForURL(`${root}/organizations?status=active`);
     await page.getByRole("link", { name: "Test" }).click();
-    await page.getByRole("link", { name: "Statement" }).click();
+    await page.getByRole("link", { name: "Statement", exact: true }).click();
     const href = await page.getByRole("link", { name: "CSV" }).getAttribute("href");
     expect(href).toMatch(new RegExp(`^${BASE_PATH}/admin/v1/`));
     expect(visitor.pageErrors).toEqual([]);
