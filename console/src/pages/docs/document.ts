@@ -58,17 +58,21 @@ export function operationsOf({ paths }: OpenApiDocument): Operation[] {
   );
 }
 
-/** Groups of operations by the beginning of their paths, in the order of the page; the first that fits counts. */
+/** Groups of operations by the beginning of path and method, in the order of the page; the first that fits counts. */
 const GROUPS = [
   ["Completions", /^\/v1\/(chat\/completions|completions)/],
   ["Responses", /^\/v1\/responses/],
   ["Messages", /^\/v1\/messages/],
-  ["Gemini", /^\/v1beta\/|\{call\}/],
+  ["Gemini", /^\/(v1beta\/|v1\/models\/\{model\} post)/],
   ["Embeddings", /^\/v1\/embeddings/],
   ["Images and audio", /^\/v1\/(images|audio)/],
   ["Models and credits", /^\/(v1\/(models|usage|key)|key)/],
-  ["Administration: requests and usage", /^\/admin\/v1\/(overview|search|requests|models|routes)/],
-  ["Administration: credits", /^\/admin\/v1\/organizations\/\{id\}\/(grants|revocations|credits|allowances|statement)/],
+  ["Administration: requests and usage", /^\/admin\/v1\/(overview|search|requests|models|routes|margins)/],
+  [
+    "Administration: credits",
+    /^\/admin\/v1\/(organizations\/\{id\}\/(grants|revocations|credits|allowances)|.*statement)/,
+  ],
+  ["Administration: payments", /^\/admin\/v1\/organizations\/\{id\}\/(payment|checkouts)/],
   ["Administration: budgets", /^\/admin\/v1\/organizations\/\{id\}\/budgets/],
   ["Administration: organizations", /^\/admin\/v1\/organizations/],
   ["Administration: tokens", /^\/admin\/v1\/(tokens|playground)/],
@@ -78,7 +82,8 @@ const GROUPS = [
 
 /** Returns the operations by group; those that fit none are the last group. */
 export function groupedOperations(operations: readonly Operation[]): [title: string, operations: Operation[]][] {
-  const titleOf = ({ path }: Operation) => GROUPS.find(([, pattern]) => pattern.test(path))?.[0] ?? "Others";
+  const titleOf = ({ path, method }: Operation) =>
+    GROUPS.find(([, pattern]) => pattern.test(`${path} ${method.toLowerCase()}`))?.[0] ?? "Others";
   const grouped = Map.groupBy(operations, titleOf);
   return [...GROUPS.map(([title]) => title), "Others" as const].flatMap((title) => {
     const found = grouped.get(title);
