@@ -1,6 +1,5 @@
 import type { Config } from "../config.ts";
 import { Offers, Payments, type PaymentsOptions } from "../payments/payments.ts";
-import { StripeApi } from "../payments/stripe.ts";
 import { loadOptional } from "./parts.ts";
 
 /** Creates what sells credits; undefined if no payments are configured. Rejects with OperatorError if its package is not installed. */
@@ -10,6 +9,8 @@ export async function createPaymentDesk({
 }: Pick<Config, "payments" | "proxyVariables">) {
   if (settings === undefined) return undefined;
   const { Stripe: Client } = await loadOptional("payments.stripe needs", "stripe", () => import("stripe"));
+  // It loads Node's own HTTP client, which nothing else needs.
+  const { StripeApi } = await import("../payments/stripe.ts");
   return { offers: new Offers(settings), api: new StripeApi({ Client, settings, proxyVariables }) };
 }
 

@@ -18,10 +18,7 @@ import {
 } from "../operations/command.ts";
 import { knownOrganization } from "../operations/core.ts";
 import { APIS, BOOK_KINDS, CSV_COLUMNS, fetchLines, readLines, usualProvider } from "../providers/books.ts";
-import { Overviews } from "../reports/overview.ts";
 import { type ComparedPair, compareBooks } from "../reports/reconciliation.ts";
-import { UsageDays } from "../reports/usage-days.ts";
-import { SideBySide } from "../stores/queries/side-by-side.ts";
 import { listPrinter } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
@@ -82,6 +79,8 @@ export const reconcileBooks = command({
   async run({ store, terminal, flags }: Workspace, input) {
     const { provider, providerId } = input;
     const { perDollar } = (await import("../config.ts")).loadGroup({ flags }, "credits");
+    // Loaded only here: every command loads this file.
+    const { SideBySide } = await import("../stores/queries/side-by-side.ts");
     using sides = new SideBySide();
     const requests = (fromMs: number, toMs: number) => store.requests.endedRequests(fromMs, toMs);
     const { outcomes, ...found } = await compareBooks({ ...input, requests, sides });
@@ -133,6 +132,10 @@ export const printMargins = command({
   async run({ store, clock, flags, accounts }: Workspace, { organizationId, fromDay, toDay, by }) {
     await knownOrganization({ accounts }, organizationId);
     const { perDollar } = (await import("../config.ts")).loadGroup({ flags }, "credits");
+    const [{ Overviews }, { UsageDays }] = await Promise.all([
+      import("../reports/overview.ts"),
+      import("../reports/usage-days.ts"),
+    ]);
     const days = new UsageDays({ rows: store.usage, books: store.books, clock, log: { warn: () => undefined } });
     const options = { rows: store.usage, refusals: store.refusals, days, clock, perDollar: () => perDollar };
     const period = { fromDay: fromDay && dayStart(fromDay), toDay: toDay && dayStart(toDay) };

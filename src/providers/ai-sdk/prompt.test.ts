@@ -107,8 +107,6 @@ describe("A hint that a wire does not support", () => {
 describe("A message that cannot be expressed is refused with its place:", () => {
   test.each([
     ["messages[1].tool_call_id", [QUESTION, result("b", "1")]],
-    ["messages[1].tool_calls[0].function.arguments", [QUESTION, call("a", "[1]")]],
-    ["messages[1].tool_calls[0].function.arguments", [QUESTION, call("a", "{")]],
     [
       "messages[0].content[0].image_url.url",
       [{ role: "user", content: [{ type: "image_url", image_url: { url: "ftp://x/y.png" } }] }],

@@ -239,7 +239,7 @@ describe("A message that is not streamed", () => {
     });
     expect(chunks.every(({ native }) => native !== undefined)).toBe(true);
     expect(chunks.at(-1)).toMatchObject({
-      finish_reason: "stop",
+      finish_reason: "tool_calls",
       usage: { prompt_tokens: 15, cached_tokens: 5, completion_tokens: 7 },
     });
   });
