@@ -6,9 +6,9 @@ import { formatCredits, type MicroCredits, parseCredits } from "../credits/amoun
 import type { PaymentRow } from "../credits/books.ts";
 import { ApiError } from "../errors.ts";
 
-/** Limit of the time between two packets of an answer, and of a whole question with its repetition. */
-const SILENCE_MS = 8_000;
-const QUESTION_MS = 20_000;
+/** Limits of the time between two packets of an answer, and of a whole request with its retry. */
+const SOCKET_TIMEOUT_MS = 8_000;
+const REQUEST_TIMEOUT_MS = 20_000;
 /** Age and lead of a signed delivery, as Stripe's libraries allow by default. */
 const TOLERANCE_SECONDS = 300;
 const DISPUTES_MAX = 100;
@@ -27,7 +27,7 @@ export interface StripeOptions {
   /** Environment variables that name the proxy. */
   proxyVariables: Record<string, string>;
   /** For tests. */
-  questionMs?: number;
+  requestTimeoutMs?: number;
 }
 
 export interface NewSession {
@@ -40,16 +40,16 @@ export interface NewSession {
 /** A payment as Stripe states it now, or why it is not one that this service can book. */
 export type StatedPayment =
   | { ignored: string; level: "info" | "error" }
-  | Pick<PaymentRow, "organizationId" | "sessionId" | "currency" | "amount" | "credits" | "refunded" | "disputed">;
+  | Pick<PaymentRow, "organizationId" | "currency" | "amount" | "credits" | "refunded" | "disputed">;
 
-/** The only place that asks Stripe. Every question has a time limit, and fails with payment_provider_unavailable. */
+/** The only client of Stripe. Every request has a time limit, and fails with payment_provider_unavailable. */
 export class StripeApi {
   readonly #client: Stripe;
   readonly #settings: StripeSettings;
-  readonly #questionMs: number;
+  readonly #requestTimeoutMs: number;
   readonly #isLive: boolean;
 
-  constructor({ Client, settings, proxyVariables, questionMs = QUESTION_MS }: StripeOptions) {
+  constructor({ Client, settings, proxyVariables, requestTimeoutMs = REQUEST_TIMEOUT_MS }: StripeOptions) {
     const { secretKey, apiUrl } = settings;
     const url = URL.parse(apiUrl ?? "");
     const agent = { keepAlive: true, proxyEnv: proxyVariables };
@@ -60,10 +60,10 @@ export class StripeApi {
         protocol: url.protocol === "http:" ? "http" : "https",
       }),
       httpAgent: url?.protocol === "http:" ? new HttpAgent(agent) : new HttpsAgent(agent),
-      ...{ timeout: Math.min(SILENCE_MS, questionMs), maxNetworkRetries: 1, telemetry: false },
+      ...{ timeout: Math.min(SOCKET_TIMEOUT_MS, requestTimeoutMs), maxNetworkRetries: 1, telemetry: false },
     });
     this.#settings = settings;
-    this.#questionMs = questionMs;
+    this.#requestTimeoutMs = requestTimeoutMs;
     this.#isLive = secretKey.includes("_live_");
   }
 
@@ -73,7 +73,7 @@ export class StripeApi {
     const sold = formatCredits(credits);
     const metadata = { [ORGANIZATION]: organizationId, [CREDITS]: sold, [PRICE]: `${price} ${currency}` };
     const price_data = { currency, unit_amount: Number(price), product_data: { name: `${sold} credits` } };
-    const { id, url } = await this.#ask((client) =>
+    const { id, url } = await this.#request((client) =>
       client.checkout.sessions.create({
         ...{ mode: "payment", client_reference_id: organizationId, line_items: [{ quantity: 1, price_data }] },
         ...{ metadata, payment_intent_data: { metadata }, automatic_tax: { enabled: automaticTax } },
@@ -81,7 +81,7 @@ export class StripeApi {
       }),
     );
     if (typeof id === "string" && typeof url === "string") return { id, url };
-    throw unusable("a session without an address");
+    throw unusable("a session without a URL");
   }
 
   /** Returns the PaymentIntent that a delivery is about; none if there is nothing to book. Throws invalid_value for a wrong signature. */
@@ -105,7 +105,7 @@ export class StripeApi {
 
   /** Reads a payment by its PaymentIntent. */
   async payment(id: string): Promise<StatedPayment> {
-    const { data } = await this.#ask((client) =>
+    const { data } = await this.#request((client) =>
       client.checkout.sessions.list({ payment_intent: id, limit: 1, expand: ["data.payment_intent.latest_charge"] }),
     );
     const [session] = data ?? [];
@@ -126,19 +126,19 @@ export class StripeApi {
     if (amount < BigInt(wanted) || amount === 0n) return ignore(`${amount} were paid instead of ${wanted}`);
     const disputed = charge.disputed ? await this.#disputed(id, { currency, amount }) : 0n;
     const refunded = amountOf(charge.amount_refunded);
-    return { organizationId, sessionId: session.id, currency, amount, credits, refunded, disputed };
+    return { organizationId, currency, amount, credits, refunded, disputed };
   }
 
   /** Returns the money that disputes of a payment have withdrawn. */
   async #disputed(id: string, { currency, amount }: { currency: string; amount: bigint }): Promise<bigint> {
-    const { data } = await this.#ask((client) => client.disputes.list({ payment_intent: id, limit: DISPUTES_MAX }));
+    const { data } = await this.#request((client) => client.disputes.list({ payment_intent: id, limit: DISPUTES_MAX }));
     const withdrawn = data.filter(({ status }) => !NOT_WITHDRAWN.has(status));
     return withdrawn.reduce((sum, one) => sum + (one.currency === currency ? amountOf(one.amount) : amount), 0n);
   }
 
-  async #ask<Answer>(question: (client: Stripe) => Promise<Answer>): Promise<Answer> {
+  async #request<Answer>(question: (client: Stripe) => Promise<Answer>): Promise<Answer> {
     const timeout = Promise.withResolvers<never>();
-    const timer = setTimeout(() => timeout.reject(unusable("no answer in time")), this.#questionMs);
+    const timer = setTimeout(() => timeout.reject(unusable("no answer in time")), this.#requestTimeoutMs);
     try {
       return await Promise.race([question(this.#client), timeout.promise]);
     } catch (error) {
@@ -158,7 +158,7 @@ const PAYMENT_ID = /^pi_[0-9A-Za-z_]{1,100}$/;
 
 function amountOf(value: unknown): bigint {
   if (Number.isSafeInteger(value) && (value as number) >= 0) return BigInt(value as number);
-  throw unusable("an amount that is none");
+  throw unusable("an invalid amount");
 }
 
 /** Returns the error of a question that Stripe did not answer as documented. Only the log has the reason. */

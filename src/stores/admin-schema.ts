@@ -219,8 +219,6 @@ export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day",
 export const PAYMENT = declareTable("payment", ["organizationId", "id"], {
   organizationId: requiredText("organization_id"),
   id: requiredText("id"),
-  /** The Checkout session that it was made in. */
-  sessionId: requiredText("session_id"),
   currency: requiredText("currency"),
   /** Money in the currency's smallest unit: paid with taxes, refunded so far, and withdrawn by disputes now. */
   amount: amount("amount"),

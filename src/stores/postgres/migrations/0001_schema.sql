@@ -338,7 +338,6 @@ CREATE TABLE closing_part (
 CREATE TABLE payment (
   organization_id text COLLATE "C" NOT NULL,
   id              text COLLATE "C" NOT NULL,
-  session_id      text COLLATE "C" NOT NULL,
   currency        text COLLATE "C" NOT NULL,
   amount          bigint NOT NULL CHECK (amount > 0),
   refunded        bigint NOT NULL CHECK (refunded >= 0),

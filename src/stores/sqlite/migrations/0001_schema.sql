@@ -341,7 +341,6 @@ CREATE TABLE closing_part (
 CREATE TABLE payment (
   organization_id TEXT NOT NULL,
   id              TEXT NOT NULL,
-  session_id      TEXT NOT NULL,
   currency        TEXT NOT NULL,
   amount          INTEGER NOT NULL CHECK (amount > 0),
   refunded        INTEGER NOT NULL CHECK (refunded >= 0),
