@@ -28,7 +28,7 @@ import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { responseItemsOver } from "../ledger/response-items.ts";
-import type { PaymentDesk } from "../operations/core.ts";
+import type { Checkouts } from "../operations/core.ts";
 import { callerBudgets } from "../reports/budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
@@ -59,7 +59,7 @@ export interface Services {
   overload: Overload;
   telemetry: Telemetry;
   /** Undefined: no payments are configured. */
-  desk: PaymentDesk | undefined;
+  checkouts: Checkouts | undefined;
   payments: PaymentReceiver | undefined;
 }
 
@@ -145,7 +145,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
 
 function adminServices(
   options: StartOptions,
-  { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, desk }: Services,
+  { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, checkouts }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
   const { accounts, allowances, budgets, admin, events, payments, monthlyStatements } = store;
@@ -161,7 +161,7 @@ function adminServices(
     ...core,
     ...{ admin, allowances, budgets, events, payments, monthlyStatements },
     openIdSignIn,
-    paymentDesk: async () => desk,
+    checkouts: async () => checkouts,
     identityRows: store.identities,
     modelIds: () => live.catalog.list().map(({ id }) => id),
     priceLists: async () => [...live.catalog.byPriceList.keys()],

@@ -73,10 +73,10 @@ export async function withWorkspace<T>(
     names ??= import("../config.ts").then(({ loadGroup }) => Object.keys(loadGroup({ flags }, "priceLists") ?? {}));
     return names;
   };
-  const paymentDesk = async () =>
-    (await import("../app/payments.ts")).createPaymentDesk((await import("../config.ts")).loadConfig({ flags }));
+  const checkouts = async () =>
+    (await import("../app/payments.ts")).createCheckouts((await import("../config.ts")).loadConfig({ flags }));
   const rows = { accounts, admin, allowances, budgets, events, monthlyStatements, payments };
-  const configured = { receiverFault, modelIds: null, priceLists, issuers, paymentDesk };
+  const configured = { receiverFault, modelIds: null, priceLists, issuers, checkouts };
   const core = { ...rows, ...configured, directory, identityRows: store.identities, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);

@@ -29,7 +29,7 @@ export interface Core extends AuditTime, CoreRows {
   /** Returns the names of the price lists that the configuration has. */
   priceLists(): Promise<readonly string[]>;
   /** Returns what sells credits; undefined if payments are not configured. */
-  paymentDesk(): Promise<PaymentDesk | undefined>;
+  checkouts(): Promise<Checkouts | undefined>;
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;
@@ -38,7 +38,7 @@ export interface Core extends AuditTime, CoreRows {
   actor: Actor;
 }
 
-export type PaymentDesk = { offers: Offers; api: Pick<StripeApi, "createSession"> };
+export type Checkouts = { offers: Offers; api: Pick<StripeApi, "createSession"> };
 
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "book">;

@@ -4,6 +4,7 @@ import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { PaymentRow } from "../credits/books.ts";
 import { moneyNumber } from "../credits/money.ts";
+import { openDebt } from "../credits/payments.ts";
 import { ApiError } from "../errors.ts";
 import { argument, facts, required, text } from "./command.ts";
 import { rowRecord } from "./core.ts";
@@ -16,13 +17,13 @@ export const showPaymentTerms = operation({
   summary: "Show what an organization can buy, and the debts that its next payment covers first",
   answer: { status: 200, description: "The terms.", schema: (s) => s.PaymentTerms },
   async handle(core, { params: { id } }) {
-    const [organization, debt, desk] = await Promise.all([
+    const [organization, debt, checkouts] = await Promise.all([
       core.accounts.organization(id),
       core.payments.debt(id),
-      core.paymentDesk(),
+      core.checkouts(),
     ]);
     const canBuy = organization?.kind === "standard" && organization.status !== "closed";
-    const offer = (canBuy && desk?.offers.describe()) || null;
+    const offer = (canBuy && checkouts?.offers.describe()) || null;
     return { object: "payment_terms", organization_id: id, offer, debt: creditsFromMicro(debt) };
   },
 });
@@ -47,10 +48,11 @@ export const createCheckout = sharedOperation({
   answer: { status: 201, description: "The Checkout session.", schema: (s) => s.Checkout },
   async handle(core, { params: { id: organizationId }, body: { amount, return_url: returnUrl } }) {
     await requireCredits(core, organizationId);
-    const desk = await core.paymentDesk();
-    if (desk === undefined) throw new ApiError("invalid_value", "Payments are not configured: see `payments.stripe`.");
-    const { price, currency, credits } = desk.offers.find(Number(amount));
-    const { id, url } = await desk.api.createSession({ organizationId, price, credits, returnUrl });
+    const checkouts = await core.checkouts();
+    if (checkouts === undefined)
+      throw new ApiError("invalid_value", "Payments are not configured: see `payments.stripe`.");
+    const { price, currency, credits } = checkouts.offers.find(Number(amount));
+    const { id, url } = await checkouts.api.createSession({ organizationId, price, credits, returnUrl });
     const sold = { amount: moneyNumber(price, currency), currency, credits: creditsFromMicro(credits) };
     await core.admin.insertAudit(rowRecord(core, "payment.checkout", { organizationId, id }, { after: sold }));
     return { object: "checkout" as const, id, organization_id: organizationId, url, ...sold };
@@ -82,7 +84,7 @@ function toPayment(row: PaymentRow): Payment {
     granted: creditsFromMicro(row.granted - row.revoked),
     debt_covered: creditsFromMicro(row.covered),
     withheld: creditsFromMicro(withheld),
-    debt: creditsFromMicro(row.debt - row.debtCovered),
+    debt: creditsFromMicro(openDebt(row)),
     created_at: isoTime(createdAtMs),
   };
 }
