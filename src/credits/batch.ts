@@ -40,6 +40,8 @@ export interface BookRows {
   adjustments: AdjustmentRow[];
   /** Those that the batch names, and of their organizations those with debts. */
   payments: PaymentRow[];
+  /** The organizations of these payments that are closed. */
+  closed: { id: string }[];
 }
 
 /** The rows to write: each whole, in its new state, and at most once. */
@@ -84,6 +86,8 @@ export class Account {
   readonly readBalance: BalanceRow;
   readonly balance: BalanceRow;
   readonly budgets: BudgetIndex | undefined;
+  /** True if the organization is closed and the batch names one of its payments. */
+  readonly isClosed: boolean;
   readonly grants = new Rows<GrantRow>();
   /** Active grants in the order in which they are drawn down; null if the order must be computed again. */
   drawOrder: GrantRow[] | null = null;
@@ -101,12 +105,13 @@ export class Account {
   readonly newAuditEntries: AuditOfRows[] = [];
   readonly newEvents: EventRow[] = [];
 
-  constructor({ nowMs, budgets }: BookRows, balance: BalanceRow) {
+  constructor({ nowMs, budgets, closed }: BookRows, balance: BalanceRow) {
     this.organizationId = balance.organizationId;
     this.nowMs = nowMs;
     this.readBalance = balance;
     this.balance = { ...balance };
     this.budgets = budgets.get(balance.organizationId);
+    this.isClosed = closed.some(({ id }) => id === balance.organizationId);
   }
 }
 

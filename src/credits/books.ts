@@ -158,11 +158,9 @@ export interface CreditTransition
 export interface PaymentTransition
   extends Pick<
     PaymentRow,
-    "organizationId" | "id" | "sessionId" | "currency" | "amount" | "refunded" | "disputed" | "credits" | "revision"
+    "organizationId" | "id" | "currency" | "amount" | "refunded" | "disputed" | "credits" | "revision"
   > {
   kind: "payment";
-  /** True if the organization is closed: nothing is granted any more. */
-  isClosed: boolean;
   audit: BookingAudit;
 }
 /** Activates and expires the grants that are due, and returns the balance. */

@@ -13,7 +13,7 @@ import { eventOf } from "./warnings.ts";
 
 /** Books a payment as it is stated now. The same statement again takes back what was held when the money was paid back. */
 export function bookPayment(account: Account, transition: PaymentTransition): Outcomes["payment"] {
-  const { id, revision, isClosed, audit, kind: _, ...stated } = transition;
+  const { id, revision, audit, kind: _, ...stated } = transition;
   const earlier = account.payments.get(id);
   if ((earlier?.revision ?? 0) !== revision) return { outcome: "outdated" };
   const byHand = account.grants.values().find(({ reference }) => reference === id);
@@ -23,11 +23,13 @@ export function bookPayment(account: Account, transition: PaymentTransition): Ou
   const payment = { ...before, covers: [...before.covers], refunded, disputed };
   payment.returned = (payment.credits * minimum(payment.amount, refunded + disputed)) / payment.amount;
   account.payments.set(id, payment);
+  // Before anything else, so that it does not matter whether holds returned credits before or after the last collection.
+  const written: Written = { payment: [], adjustment: collect(account, payment) };
   const change = payment.returned - before.returned;
-  if (earlier === undefined) bookIn(account, payment, payment.credits - payment.returned, isClosed);
+  if (earlier === undefined) bookIn(account, payment, payment.credits - payment.returned, written);
   else if (change > 0n) takeBack(payment, change);
-  else undo(account, payment, -change, isClosed);
-  const adjustments = collect(account, payment);
+  else undo(account, payment, -change, written);
+  written.adjustment.push(...collect(account, payment));
   const names = Object.keys(payment) as (keyof PaymentRow)[];
   const changed = earlier === undefined || names.some((name) => name !== "covers" && payment[name] !== before[name]);
   if (changed) {
@@ -36,11 +38,7 @@ export function bookPayment(account: Account, transition: PaymentTransition): Ou
     const after = { amount, returned: creditsFromMicro(payment.returned), debt: creditsFromMicro(openDebt(payment)) };
     const { organizationId, nowMs: madeAtMs } = account;
     const subject = { organizationId, subjectId: id, madeAtMs, before: null, after };
-    account.newAuditEntries.push({
-      ...audit,
-      ...subject,
-      rows: { ...writtenRows(account, before, payment), adjustment: adjustments },
-    });
+    account.newAuditEntries.push({ ...audit, ...subject, rows: writtenRows(account, before, payment, written) });
     if (payment.withheld > before.withheld) warnOfWithheld(account, payment);
   } else account.payments.set(id, before);
   return { outcome: "booked", payment: changed ? payment : before, changed };
@@ -56,19 +54,26 @@ export function openDebt({ debt, debtCovered }: Pick<PaymentRow, "debt" | "debtC
   return debt - debtCovered;
 }
 
+/** Rows that a booking has written besides its payment and its grant: debtors, and revocations. */
+type Written = { payment: PaymentRow[]; adjustment: AdjustmentRow[] };
+
 /** Books credits that were paid for: they cover the debts of the organization, the oldest first, and the rest is granted. */
-function bookIn(account: Account, payment: PaymentRow, amount: MicroCredits, isClosed: boolean): void {
-  if (isClosed) {
+function bookIn(account: Account, payment: PaymentRow, amount: MicroCredits, written: Written): void {
+  if (account.isClosed) {
     payment.withheld += amount;
     return;
   }
   let rest = amount;
   for (const debtor of account.payments.values().sort((one, other) => one.createdAtMs - other.createdAtMs)) {
+    if (rest === 0n || openDebt(debtor) === 0n) continue;
+    // Each of these changes the row: what cannot be collected is covered.
+    written.adjustment.push(...collect(account, debtor));
+    debtor.revision += 1;
+    written.payment.push(debtor);
     const covered = minimum(openDebt(debtor), rest);
     if (covered === 0n) continue;
     rest -= covered;
     debtor.debtCovered += covered;
-    debtor.revision += 1;
     payment.covered += covered;
     payment.covers.push({ grantId: debtor.id, amount: covered });
   }
@@ -76,7 +81,8 @@ function bookIn(account: Account, payment: PaymentRow, amount: MicroCredits, isC
   payment.grants += 1;
   payment.granted += rest;
   const { organizationId, id, grants } = payment;
-  const reference = grants === 1 ? id : `${id}/${grants}`;
+  // A reference grants once: a later grant has none, nor has the first one after an operator granted by hand with it.
+  const reference = account.grants.values().some((grant) => grant.reference === id) ? null : id;
   const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference };
   addGrant(account, { kind: "grant", organizationId, grantId: paymentGrantId(id, grants), amount: rest, ...terms });
 }
@@ -89,10 +95,10 @@ function takeBack(payment: PaymentRow, amount: MicroCredits): void {
 }
 
 /** Books credits again whose money is paid back no longer: it ends their debt, and what was taken back is booked in. */
-function undo(account: Account, payment: PaymentRow, amount: MicroCredits, isClosed: boolean): void {
+function undo(account: Account, payment: PaymentRow, amount: MicroCredits, written: Written): void {
   const ended = minimum(openDebt(payment), amount);
   payment.debt -= ended;
-  if (amount > ended) bookIn(account, payment, amount - ended, isClosed);
+  if (amount > ended) bookIn(account, payment, amount - ended, written);
 }
 
 /** Ends the payment's debt by what an operator has revoked of its grants, and by what is unspent of them, which is revoked. */
@@ -122,13 +128,12 @@ function collect(account: Account, payment: PaymentRow): AdjustmentRow[] {
 }
 
 /** Returns the rows of payments and grants that a booking has written, for its audit record. */
-function writtenRows({ payments, grants }: Account, before: PaymentRow, payment: PaymentRow) {
-  const debtors = payment.covers.slice(before.covers.length).map(({ grantId }) => payments.get(grantId) ?? payment);
-  const changed = debtors.map(({ createdAtMs: _, ...row }) => row);
+function writtenRows({ grants }: Account, before: PaymentRow, payment: PaymentRow, written: Written) {
+  const debtors = written.payment.map(({ createdAtMs: _, ...row }) => row);
   const grant = payment.grants > before.grants && grants.get(paymentGrantId(payment.id, payment.grants));
   const { createdAtMs, ...row } = payment;
   const own = row.revision === 1 ? { ...row, createdAtMs } : row;
-  return { payment: [own, ...changed], credit_grant: grant ? [{ ...grant }] : [] };
+  return { ...written, payment: [own, ...debtors], credit_grant: grant ? [{ ...grant }] : [] };
 }
 
 /** Tells the operator of a payment that must be paid back. */

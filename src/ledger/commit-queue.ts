@@ -3,6 +3,7 @@ import type {
   CreditTransition,
   GrantTransition,
   PaymentTransition,
+  RefreshTransition,
   RevokeTransition,
   Transition,
 } from "../credits/books.ts";
@@ -55,7 +56,9 @@ export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
  * Books a grant, the revocation of credits that are neither spent nor held, or the refund of spent ones. A reference of an
  * organization books each only once. Rejects with StoreUnavailableError.
  */
-export type BookCredits = <T extends GrantTransition | RevokeTransition | CreditTransition | PaymentTransition>(
+export type BookCredits = <
+  T extends GrantTransition | RevokeTransition | CreditTransition | PaymentTransition | RefreshTransition,
+>(
   transition: T,
 ) => Promise<Outcomes[T["kind"]]>;
 

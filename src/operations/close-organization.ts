@@ -74,5 +74,7 @@ async function revokeRest(core: Core, organizationId: string, note: string): Pro
     revokeCredits(core, { organizationId, amount: null, grantId, reference: null, note, isClosing: true });
   const grants = await allPages((page) => core.directory.grants({ organizationId, ...page }));
   for (const { id, state, amount, revoked } of grants) if (state === "pending" && revoked < amount) await revoke(id);
-  if ((await found(core.directory.organization(organizationId))).credits.available > 0) await revoke(null);
+  // Read under the lock of the balance: every payment that is booked from now on finds the organization closed.
+  const outcome = await core.book({ kind: "refresh", organizationId });
+  if (outcome.outcome === "refreshed" && outcome.balance.available > 0n) await revoke(null);
 }

@@ -14,6 +14,7 @@ import {
   HOLD,
   KEY,
   NEW_VALUES,
+  ORGANIZATION,
   REQUEST,
 } from "./schema.ts";
 import type { RowOf, TableShape } from "./table.ts";
@@ -60,6 +61,8 @@ export const BOOK_READS = {
   referredAdjustments: { table: ADJUSTMENT, by: { ...OWNER, kind: "kind", reference: "id" } },
   payments: { table: PAYMENT, by: { ...OWNER, id: "id" } },
   debts: { table: PAYMENT, by: OWNER, rest: "AND debt > debt_covered", hasMany: true },
+  /** Read after the balances are locked: closing an organization revokes what is available after it has become closed. */
+  closed: { table: ORGANIZATION, by: { id: "organizationId" }, rest: "AND status = 'closed'" },
 } satisfies Record<string, BookRead>;
 
 type ReadName = keyof typeof BOOK_READS;
@@ -85,8 +88,8 @@ export function* planReads(
   const organizations = organizationIds.map((organizationId) => ({ organizationId }));
   const holdNames = [...newHolds, ...oldHolds];
   const wanted = { balances: organizations, liveGrants: organizations, holds: holdNames, requests: newHolds };
-  const debts = named.payments.map(({ organizationId }) => ({ organizationId }));
-  const first = yield { ...wanted, ...named, debts };
+  const paying = named.payments.map(({ organizationId }) => ({ organizationId }));
+  const first = yield { ...wanted, ...named, debts: paying, closed: paying };
   const { nowMs, balances, holds, requests, keys, brokenAttempts } = first;
   const payments = [...first.payments, ...first.debts];
   const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
@@ -106,7 +109,7 @@ export function* planReads(
     holds: referred,
     requests: referred,
     keys: without(keysOf(holds, requests), named.keys),
-    grants: without([...grantsOf([...holds, ...requests]), ...first.payments.flatMap(grantsOfPayment)], grants),
+    grants: without([...grantsOf([...holds, ...requests]), ...payments.flatMap(grantsOfPayment)], grants),
   };
   holds.push(...third.holds);
   requests.push(...third.requests);
@@ -120,6 +123,7 @@ export function* planReads(
     keys: [...keys, ...third.keys],
     brokenAttempts,
     payments,
+    closed: first.closed,
     grants: [...grants, ...third.grants],
     adjustments: [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests],
   };

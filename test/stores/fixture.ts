@@ -50,7 +50,6 @@ export function paymentOf(
     kind: "payment",
     organizationId,
     id,
-    sessionId: `cs_${id}`,
     currency: "eur",
     amount: 1_000n,
   } as const;
@@ -59,7 +58,6 @@ export function paymentOf(
     refunded: 0n,
     disputed: 0n,
     revision: 0,
-    isClosed: false,
     ...rest,
     audit: { ...audit, after: {} },
   };

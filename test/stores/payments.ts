@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { HoldTransition, PaymentRow, PaymentTransition } from "../../src/credits/books.ts";
 import { openDebt } from "../../src/credits/payments.ts";
 import { countOf } from "../support/counts.ts";
-import { holdOf, paymentOf, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import { auditOf, holdOf, paymentOf, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 /** Both sides of the invariant: paid and owed credits, and those that were granted, paid back or withheld. */
 export function sidesOf(payments: readonly PaymentRow[]) {
@@ -18,6 +18,7 @@ export function paymentCases(subject: Subject): void {
   bookingCases(subject);
   debtCases(subject);
   operatorCases(subject);
+  revokedCases(subject);
   orderCase(subject);
 }
 
@@ -136,12 +137,95 @@ function operatorCases(subject: Subject): void {
 
   test("a payment of a closed organization is withheld, and what is refunded of it ends that", async () => {
     const organizationId = await subject.organization();
-    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n, isClosed: true });
+    await closeOrganization(subject, organizationId);
+    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
     expect(await book(payment)).toMatchObject({ withheld: 100n, granted: 0n });
     expect(await book({ ...payment, refunded: 250n, revision: 1 })).toMatchObject({ withheld: 75n, returned: 25n });
     expect(await subject.books.balance(organizationId)).toMatchObject({ granted: 0n });
     await subject.expectSound(organizationId);
   });
+}
+
+function revokedCases(subject: Subject): void {
+  const book = bookingIn(subject);
+  /** A payment of 100 that is refunded while a hold has all of it; the hold then returns it, and an operator revokes it. */
+  const revokedDebt = async () => {
+    const organizationId = await subject.organization();
+    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
+    await book(payment);
+    const hold = holdOf(organizationId, 100n);
+    await subject.one(hold);
+    await book({ ...payment, refunded: 1_000n, revision: 1 });
+    await subject.one(releaseOf(hold));
+    await subject.one(revocation(organizationId, null));
+    return payment;
+  };
+
+  test("a debt that an operator's revocation paid is found and ends", async () => {
+    const { organizationId, id } = await revokedDebt();
+    await collectDebts(subject, organizationId);
+    expect(await subject.store.payments.find(id)).toMatchObject({ debt: 0n, revoked: 100n });
+    await subject.expectSound(organizationId);
+  });
+
+  test("a debt that a revocation paid is not covered by the next payment, even before it is found", async () => {
+    const { organizationId, id } = await revokedDebt();
+    const next = await book(paymentOf(organizationId, randomId("pi"), { credits: 100n }));
+    expect(next).toMatchObject({ covered: 0n, granted: 100n });
+    expect(await subject.store.payments.find(id)).toMatchObject({ debt: 0n, debtCovered: 0n });
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 100n });
+    await subject.expectSound(organizationId);
+  });
+
+  test("the next payment takes back what holds returned before it covers the rest of a debt", async () => {
+    const organizationId = await subject.organization();
+    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
+    await book(payment);
+    const hold = holdOf(organizationId, 100n);
+    await subject.one(hold);
+    await book({ ...payment, refunded: 1_000n, revision: 1 });
+    await subject.one(settleOf(hold, 30));
+    const next = await book(paymentOf(organizationId, randomId("pi"), { credits: 100n }));
+    expect(next).toMatchObject({ covered: 30n, granted: 70n });
+    expect(await subject.store.payments.find(payment.id)).toMatchObject({ revoked: 70n, debt: 30n, debtCovered: 30n });
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 70n, spent: 30n });
+    await subject.expectSound(organizationId);
+  });
+
+  test("a grant that is made again needs no reference, also where an operator has used the one of its name", async () => {
+    const organizationId = await subject.organization();
+    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
+    await book(payment);
+    const byHand = { ...{ effectiveAtMs: null, expiresAtMs: null, priority: 0 }, reference: `${payment.id}/2` };
+    await subject.one({ kind: "grant", organizationId, grantId: randomId("grant"), amount: 7n, ...byHand });
+    await book({ ...payment, disputed: 1_000n, revision: 1 });
+    expect(await book({ ...payment, revision: 2 })).toMatchObject({ grants: 2, granted: 200n, revoked: 100n });
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 107n });
+    await subject.expectSound(organizationId);
+  });
+
+  test("a payment that granted nothing at first grants later, although its id was used as a reference", async () => {
+    const organizationId = await subject.organization();
+    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n, refunded: 1_000n });
+    await book(payment);
+    const byHand = { ...{ effectiveAtMs: null, expiresAtMs: null, priority: 0 }, reference: payment.id };
+    await subject.one({ kind: "grant", organizationId, grantId: randomId("grant"), amount: 7n, ...byHand });
+    expect(await book({ ...payment, refunded: 0n, revision: 1 })).toMatchObject({ grants: 1, granted: 100n });
+    expect(await subject.books.balance(organizationId)).toMatchObject({ available: 107n });
+    await subject.expectSound(organizationId);
+  });
+}
+
+/** Takes back what holds have returned of refunded payments, as the sweep does. */
+async function collectDebts(subject: Subject, organizationId: string): Promise<void> {
+  const found = await subject.store.payments.collectable(100_000);
+  for (const payment of found.filter((one) => one.organizationId === organizationId)) {
+    await bookingIn(subject)(paymentOf(organizationId, payment.id, payment));
+  }
+}
+
+async function closeOrganization({ store }: Subject, id: string): Promise<void> {
+  await store.accounts.changeOrganization(id, { status: "closed", pausesAllowances: true }, () => auditOf(id, id));
 }
 
 function orderCase(subject: Subject): void {
@@ -156,6 +240,7 @@ function orderCase(subject: Subject): void {
           const sides = sidesOf(await listOf(subject, organizationId));
           expect(sides.in).toBe(sides.out);
         }
+        await world.end();
         await subject.expectSound(organizationId);
       }),
       { numRuns: runs },
@@ -177,7 +262,9 @@ function revocation(organizationId: string, amount: bigint | null) {
 }
 
 const ACTION = fc.oneof(
-  fc.record({ do: fc.constant("pay" as const), credits: fc.bigInt(1n, 100n), isClosed: fc.boolean() }),
+  fc.record({ do: fc.constant("pay" as const), credits: fc.bigInt(1n, 100n) }),
+  fc.record({ do: fc.constant("close" as const), of: fc.nat(9) }),
+  fc.record({ do: fc.constant("collect" as const) }),
   fc.record({ do: fc.constant("state" as const), of: fc.nat(9), refunded: PART(), disputed: PART() }),
   fc.record({ do: fc.constant("repeat" as const), of: fc.nat(9) }),
   fc.record({ do: fc.constant("stale" as const), of: fc.nat(9), refunded: PART() }),
@@ -198,6 +285,8 @@ class World {
   readonly #organizationId: string;
   readonly #stated: PaymentTransition[] = [];
   readonly #holds: HoldTransition[] = [];
+  /** Revoked by hand. */
+  #revoked = 0n;
 
   constructor(subject: Subject, organizationId: string) {
     this.#subject = subject;
@@ -206,15 +295,46 @@ class World {
 
   async play(action: Action): Promise<void> {
     if (action.do === "pay") {
-      const { credits, isClosed } = action;
-      this.#stated.push(paymentOf(this.#organizationId, randomId("pi"), { credits, isClosed }));
+      this.#stated.push(paymentOf(this.#organizationId, randomId("pi"), { credits: action.credits }));
       await this.#state(this.#stated.length - 1);
     } else if (action.do === "hold") {
       const hold = holdOf(this.#organizationId, action.amount);
       if ((await this.#subject.one(hold)).outcome === "held") this.#holds.push(hold);
     } else if (action.do === "settle" || action.do === "release") await this.#end(action);
-    else if (action.do === "revoke") await this.#subject.one(revocation(this.#organizationId, action.amount));
+    else if (action.do === "collect") await collectDebts(this.#subject, this.#organizationId);
+    else if (action.do === "close") {
+      if (action.of === 0) await closeOrganization(this.#subject, this.#organizationId);
+    } else if (action.do === "revoke") await this.#revoke(action.amount);
     else await this.#change(action);
+  }
+
+  /**
+   * Ends all holds and collects. Then the customer has what was paid, less what was refunded or spent; the revocations by hand
+   * take at most their amounts. A debt is at most what was spent of its payment's grants, or covered other debts.
+   */
+  async end(): Promise<void> {
+    for (const hold of this.#holds.splice(0)) await this.#subject.one(releaseOf(hold));
+    await collectDebts(this.#subject, this.#organizationId);
+    const payments = await listOf(this.#subject, this.#organizationId);
+    const { available = 0n, held = 0n, spent = 0n } = (await this.#subject.books.balance(this.#organizationId)) ?? {};
+    const kept = payments.map(
+      ({ credits, returned, withheld, ...row }) => credits - returned - withheld + openDebt(row),
+    );
+    const most = kept.reduce((sum, amount) => sum + amount, 5n) - spent;
+    expect(available + held).toBeLessThanOrEqual(most);
+    expect(available + held).toBeGreaterThanOrEqual(most - this.#revoked);
+    for (const payment of payments) {
+      if (openDebt(payment) === 0n) continue;
+      const [row] = await this.#subject.read(
+        `select sum(amount - revoked - remaining) as spent from credit_grant where id like 'grant_${payment.id}_%'`,
+      );
+      expect(openDebt(payment)).toBeLessThanOrEqual(BigInt(String(row?.spent ?? 0)) + payment.covered);
+    }
+  }
+
+  async #revoke(amount: bigint): Promise<void> {
+    const { outcome } = await this.#subject.one(revocation(this.#organizationId, amount));
+    if (outcome === "revoked") this.#revoked += amount;
   }
 
   async #end(action: Extract<Action, { do: "settle" | "release" }>): Promise<void> {

@@ -1,10 +1,12 @@
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
+  auditOf,
   factsOf,
   grantOf,
   holdOf,
   one,
+  paymentOf,
   randomId,
   referenceOf,
   releaseOf,
@@ -93,6 +95,28 @@ describe.skipIf(!hasPostgres)("transitions that wait for one lock", () => {
     const entries = await direct.books.statement(id, { after: null, limit: 100 });
     return entries.flatMap((entry) => (entry.kind === "charge" ? [entry.event.cost] : []));
   }
+
+  describe("a payment and the closing of its organization", () => {
+    test("a payment that waits for the lock while the organization is closed is withheld", async () => {
+      const id = await organization(0n);
+      await gate.query("BEGIN");
+      await gate.query("SELECT 1 FROM balance WHERE organization_id = $1 FOR UPDATE", [id]);
+      const paid = one(direct.books, paymentOf(id, randomId("pi"), { credits: 100n }), "durable");
+      await waiting(1);
+      const change = { status: "closed", pausesAllowances: true } as const;
+      await further.accounts.changeOrganization(id, change, () => auditOf(id, id));
+      await gate.query("COMMIT");
+      expect(await paid).toMatchObject({ outcome: "booked", payment: { withheld: 100n, granted: 0n } });
+      expect(await soundBalance(id)).toMatchObject({ available: 0n });
+    });
+
+    test("the read before the last revocation waits for a payment that found the organization open", async () => {
+      const id = await organization(0n);
+      const payment = paymentOf(id, randomId("pi"), { credits: 100n });
+      const outcomes = await inOrder(id, payment, { kind: "refresh", organizationId: id });
+      expect(outcomes).toMatchObject([{ outcome: "booked" }, { balance: { available: 100n } }]);
+    });
+  });
 
   describe("a settlement and an expiry", () => {
     test("a settlement that is first leaves nothing to expire", async () => {

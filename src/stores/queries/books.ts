@@ -164,11 +164,12 @@ export function paymentRows({ findRow, findRows, readRows, read }: Database) {
         where organization_id = ${organizationId} and debt > debt_covered`);
       return row?.debt ?? 0n;
     },
-    /** Finds payments with a debt, of whose grants credits came back from holds since; at most `limit`. */
+    /** Finds payments with a debt that ends by what holds returned to their grants since, or by what was revoked of these. */
     collectable: (limit: number) =>
       findRows(PAYMENT)`
-        select * from payment where debt > debt_covered and exists (
-          select 1 from credit_grant as made where made.organization_id = payment.organization_id and made.is_used_up = 0
+        select * from payment where debt > debt_covered and revoked < (
+          select coalesce(sum(made.revoked + made.remaining), 0) from credit_grant as made
+          where made.organization_id = payment.organization_id
             and substr(made.id, 1, length(payment.id) + 7) = 'grant_' || payment.id || '_')
         order by id limit ${limit}`,
   };
