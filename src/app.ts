@@ -87,7 +87,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, issuerKeys, resumptions };
   const dispatcher = own(await createWarnings(config, options, { store, live }));
   const watch = own(createWatch(config, options, { store, live, circuits, ledger }));
-  const money = await createPayments(config, { ...core, rows: store.payments }, own);
+  const money = await createPayments(config, { ...core, rows: store.payments });
   const tokenCounter = own(new TokenCounter(options));
   const limits = own(await createLimits(config, options));
   const overload = own(createOverload(config, options));

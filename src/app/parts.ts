@@ -13,6 +13,7 @@ import { deadLetterFileOf, deadLettersIn } from "../ledger/dead-letter.ts";
 import { Ledger, type LedgerObserver } from "../ledger/ledger.ts";
 import { Retention } from "../ledger/retention.ts";
 import { Spool } from "../ledger/spool.ts";
+import { collectDebts } from "../payments/payments.ts";
 import type { UsageDays } from "../reports/usage-days.ts";
 import { openServiceStore } from "../stores/open.ts";
 import { directoryFailure, spoolDirectoryOf, takeLock } from "../stores/sqlite/directory.ts";
@@ -72,7 +73,7 @@ export function openStoreOf(config: Config, { clock, log, out }: StartOptions, c
 export async function createLedger(
   config: Config,
   options: StartOptions,
-  { kind, books, allowances }: Store,
+  { kind, books, allowances, payments: rows }: Store,
   observer: LedgerObserver | undefined,
 ): Promise<Ledger> {
   const { clock, log } = options;
@@ -85,6 +86,7 @@ export async function createLedger(
   return new Ledger({
     books,
     allowances,
+    collectDebts: (book) => collectDebts({ rows, book, clock, newId: newIdOf(options) }),
     spool,
     deadLetters: deadLettersIn({ file: deadLetterFileOf(dataDir), clock, log }),
     holdLifeMs: ledger.holdSeconds * 1000,

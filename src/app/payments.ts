@@ -3,7 +3,7 @@ import { Offers, Payments, type PaymentsOptions } from "../payments/payments.ts"
 import { loadOptional } from "./parts.ts";
 
 /** Creates what sells credits; undefined if no payments are configured. Rejects with OperatorError if its package is not installed. */
-export async function createPaymentDesk({
+export async function createCheckouts({
   payments: { stripe: settings },
   proxyVariables,
 }: Pick<Config, "payments" | "proxyVariables">) {
@@ -14,12 +14,8 @@ export async function createPaymentDesk({
   return { offers: new Offers(settings), api: new StripeApi({ Client, settings, proxyVariables }) };
 }
 
-/** Creates what sells credits and what books payments, which `own` will stop; both are undefined if no payments are configured. */
-export async function createPayments(
-  config: Config,
-  options: Omit<PaymentsOptions, "api">,
-  own: (payments: Payments) => Payments,
-) {
-  const desk = await createPaymentDesk(config);
-  return { desk, payments: desk && own(new Payments({ ...options, ...desk })) };
+/** Creates what sells credits and what books payments; both are undefined if no payments are configured. */
+export async function createPayments(config: Config, options: Omit<PaymentsOptions, "api">) {
+  const checkouts = await createCheckouts(config);
+  return { checkouts, payments: checkouts && new Payments({ ...options, ...checkouts }) };
 }

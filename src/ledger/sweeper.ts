@@ -4,7 +4,7 @@ import type { Books, SeenHold } from "../stores/queries/books.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { type AllowanceOptions, grantAllowances } from "./allowances.ts";
 import { forEachInChunks, type RunInBackground } from "./background-work.ts";
-import { type CommitQueue, DURABLE, ONCE } from "./commit-queue.ts";
+import { type BookCredits, type CommitQueue, DURABLE, ONCE } from "./commit-queue.ts";
 import type { Recovery } from "./recovery.ts";
 import type { Spool } from "./spool.ts";
 
@@ -14,6 +14,7 @@ export interface SweeperOptions {
   books: Pick<Books, "recoverableHolds" | "dueOrganizations">;
   allowances: AllowanceOptions["allowances"];
   queue: CommitQueue;
+  collectDebts: (book: BookCredits) => Promise<void>;
   holdLifeMs: number;
   sweepEveryMs: number;
   recovery: Recovery;
@@ -28,7 +29,8 @@ export class Sweeper {
   readonly #options: SweeperOptions;
   #timer: NodeJS.Timeout | undefined;
   /**
-   * Grants due allowances, applies due grants, books the spool, and expires holds that are no longer renewed. Never rejects.
+   * Grants due allowances, applies due grants, collects debts of payments, books the spool, and expires holds that are no longer
+   * renewed. Never rejects.
    */
   readonly sweep = sharedRun(() => this.#sweepAll());
   #again: NodeJS.Timeout | undefined;
@@ -52,9 +54,11 @@ export class Sweeper {
   }
 
   async #sweepAll(): Promise<void> {
-    const { spool, recovery, allowances, queue, runInBackground } = this.#options;
-    await runInBackground(() => grantAllowances({ allowances, book: (grant) => queue.push(grant, DURABLE) }));
+    const { spool, recovery, allowances, queue, collectDebts, runInBackground } = this.#options;
+    const book: BookCredits = (transition) => queue.push(transition, DURABLE);
+    await runInBackground(() => grantAllowances({ allowances, book }));
     await runInBackground(() => this.#applyDue());
+    await runInBackground(() => collectDebts(book));
     if (!(await spool.replay())) return;
     for (const owner of spool.endedOwners) recovery.endOwner(owner);
     await runInBackground(() => this.#recoverHolds());

@@ -6,15 +6,14 @@ import type { PaymentTransition } from "../credits/books.ts";
 import { creditsFor, minorUnits, moneyNumber } from "../credits/money.ts";
 import { openDebt } from "../credits/payments.ts";
 import { ApiError, StoreUnavailableError } from "../errors.ts";
-import { sharedRun } from "../internals/shared-run.ts";
+import { forEachInChunks } from "../ledger/background-work.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { StripeApi } from "./stripe.ts";
 
-const COLLECT_EVERY_MS = 10_000;
-const COLLECTED_AT_ONCE = 100;
-/** A payment whose row has changed while Stripe was asked is read again: several deliveries of it may arrive at once. */
+const COLLECTED_AT_ONCE = 500;
+/** Several deliveries of a payment may arrive at once, each of which may change its row while Stripe is asked for another. */
 const READS_MAX = 20;
 
 export interface PaymentsOptions extends AuditTime {
@@ -28,22 +27,9 @@ export interface PaymentsOptions extends AuditTime {
 /** Books payments as Stripe states them: each delivery of an event is only a reason to ask, so their order does not matter. */
 export class Payments {
   readonly #options: PaymentsOptions;
-  readonly #timer: NodeJS.Timeout;
-  /** Takes back credits that holds returned after their payment was refunded. Never rejects. */
-  readonly collect = sharedRun(() =>
-    this.#collectAll().catch((err: unknown) => {
-      this.#options.log.warn({ err }, "debts of payments cannot be collected: tried again in 10 s");
-    }),
-  );
 
   constructor(options: PaymentsOptions) {
     this.#options = options;
-    this.#timer = setInterval(() => void this.collect(), COLLECT_EVERY_MS).unref();
-  }
-
-  async stop(): Promise<void> {
-    clearInterval(this.#timer);
-    await this.collect.ended();
   }
 
   /** Books what a delivery is about. Rejects if its signature is wrong, or if Stripe has to deliver it again. */
@@ -53,13 +39,16 @@ export class Payments {
     if (ignored !== undefined) log.warn({ reason: ignored }, "an event of Stripe is ignored");
     for (let reads = 0; id !== undefined; reads += 1) {
       if (await this.#sync(id)) return;
-      if (reads === READS_MAX) throw new StoreUnavailableError("The payment changes all the time.");
+      if (reads === READS_MAX) throw new StoreUnavailableError("The payment was changed by other deliveries.");
     }
   }
 
-  /** Books a payment as Stripe states it. Returns false if its row has changed meanwhile. */
+  /**
+   * Books a payment as Stripe states it. Returns true if Stripe need not be asked again: a booking that changed something may
+   * be of an older answer than the one that another delivery found unchanged meanwhile.
+   */
   async #sync(id: string): Promise<boolean> {
-    const { api, rows, accounts, log } = this.#options;
+    const { api, rows, accounts, book, log } = this.#options;
     // Read before Stripe is asked: if another process has booked a later statement meanwhile, this one is refused.
     const row = await rows.find(id);
     const stated = await api.payment(id);
@@ -71,27 +60,28 @@ export class Payments {
     const { organizationId } = row ?? stated;
     const organization = await accounts.organization(organizationId);
     if (organization?.kind !== "standard") return refuse(`there is no organization ${organizationId}`);
-    const isClosed = organization.status === "closed";
-    const outcome = await this.#book({ ...stated, id, organizationId, isClosed, revision: row?.revision ?? 0 });
+    const statement = { ...stated, id, organizationId, revision: row?.revision ?? 0 };
+    const outcome = await book(transitionOf(statement, this.#options));
     if (outcome.outcome === "granted_before") return refuse(`it was granted before, as ${outcome.grantId}`);
     if (outcome.outcome !== "booked") return false;
     const { withheld } = outcome.payment;
     const level = withheld > 0n || openDebt(outcome.payment) > 0n ? "error" : "info";
     const [debt, toPayBack] = [creditsFromMicro(openDebt(outcome.payment)), creditsFromMicro(withheld)];
     if (outcome.changed) log[level]({ paymentId: id, organizationId, debt, toPayBack }, "a payment is booked");
-    return true;
+    return !outcome.changed;
   }
+}
 
-  async #collectAll(): Promise<void> {
-    const found = await this.#options.rows.collectable(COLLECTED_AT_ONCE);
-    for (const payment of found) await this.#book({ ...payment, isClosed: false });
-  }
+/** Takes back credits that holds returned after their payment was refunded. Rejects with the first failure when all were tried. */
+export async function collectDebts({ rows, book, ...time }: Pick<PaymentsOptions, "rows" | "book" | keyof AuditTime>) {
+  const found = await rows.collectable(COLLECTED_AT_ONCE);
+  await forEachInChunks(found, (payment) => book(transitionOf(payment, time)));
+}
 
-  #book(payment: Omit<PaymentTransition, "kind" | "audit">) {
-    const subject = { organizationId: payment.organizationId, subjectId: payment.id };
-    const record = auditRow(SERVICE_ACTOR, { action: "payment.book", ...subject }, this.#options);
-    return this.#options.book({ kind: "payment", ...payment, audit: { ...record, after: {} } });
-  }
+function transitionOf(payment: Omit<PaymentTransition, "kind" | "audit">, time: AuditTime): PaymentTransition {
+  const subject = { organizationId: payment.organizationId, subjectId: payment.id };
+  const record = auditRow(SERVICE_ACTOR, { action: "payment.book", ...subject }, time);
+  return { kind: "payment", ...payment, audit: { ...record, after: {} } };
 }
 
 /** The offers to customers: packages, and amounts that they choose. */

@@ -1,7 +1,11 @@
-import { afterAll, beforeAll, expect, test } from "vitest";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, test, vi } from "vitest";
 import type { Payment, PaymentTerms } from "../../src/api/admin/payment.ts";
+import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
+import { holdOf, paymentOf, randomId, releaseOf } from "../stores/fixture.ts";
 import { type AdminClient, operator, signIn } from "../support/admin.ts";
-
 import { MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
 import { StripeStandIn, signatureOf, stripeSettings } from "../support/stripe.ts";
 
@@ -189,10 +193,50 @@ test("without a configuration, nothing can be bought and no event is taken", { t
     const { id } = await makeOrganization(plain, "0");
     const terms = await client.call<PaymentTerms>("GET", `/organizations/${id}/payment-terms`);
     expect(terms.body).toMatchObject({ offer: null, debt: 0 });
-    expect((await client.call("POST", `/organizations/${id}/checkouts`, { amount: 10 })).status).toBe(400);
+    const begun = await checkout(id, 10, client);
+    expect(begun).toMatchObject({
+      status: 400,
+      body: { error: { message: "Payments are not configured: see `payments.stripe`." } },
+    });
     const answer = await fetch(`${plain.url}/webhooks/stripe`, { method: "POST", body: "{}" });
     expect(answer.status).toBe(404);
   } finally {
     await plain.end();
+  }
+});
+
+/** Leaves a data directory with a payment that was refunded while a hold had its credits, which the hold returned since. */
+async function leaveDebt(dataDir: string, organizationId: string): Promise<void> {
+  const store = await openSqliteStore({ dataDir, role: "service" });
+  await store.accounts.insertOrganization({
+    id: organizationId,
+    name: "Acme",
+    kind: "standard",
+    createdAtMs: Date.now(),
+  });
+  const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
+  const refunded = paymentOf(organizationId, payment.id, { credits: 100n, refunded: 1_000n, revision: 1 });
+  const hold = holdOf(organizationId, 100n);
+  for (const transition of [payment, hold, refunded, releaseOf(hold)]) {
+    await store.books.apply("durable", [transition]);
+  }
+  expect(await store.payments.debt(organizationId)).toBe(100n);
+  await store.close();
+}
+
+test("the sweep collects debts of payments, also without a configuration", { timeout: 180_000 }, async () => {
+  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-debts-"));
+  const id = randomId("org");
+  await leaveDebt(dataDir, id);
+  const plain = await startService({ dataDir });
+  try {
+    const client = operator(plain);
+    const debtOf = async () => (await client.call<PaymentTerms>("GET", `/organizations/${id}/payment-terms`)).body.debt;
+    await vi.waitFor(async () => expect(await debtOf()).toBe(0), { timeout: 60_000, interval: 100 });
+    const listed = await client.call<List<Payment>>("GET", `/organizations/${id}/payments`);
+    expect(listed.body.data).toMatchObject([{ status: "refunded", granted: 0, debt: 0 }]);
+  } finally {
+    await plain.end();
+    await rm(dataDir, { recursive: true });
   }
 });

@@ -5,9 +5,9 @@ import fc from "fast-check";
 import { Stripe } from "stripe";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
-import type { HoldTransition } from "../../src/credits/books.ts";
+import type { HoldTransition, PaymentRow } from "../../src/credits/books.ts";
 import type { BookCredits } from "../../src/ledger/commit-queue.ts";
-import { Payments } from "../../src/payments/payments.ts";
+import { collectDebts, Payments, type PaymentsOptions } from "../../src/payments/payments.ts";
 import { StripeApi } from "../../src/payments/stripe.ts";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
@@ -77,18 +77,19 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     const note = (level: string) => (fields: object, text: string) =>
       void logged.push({ level, fields: fields as Record<string, unknown>, text });
     const log = { debug() {}, info: note("info"), warn: note("warn"), error: note("error") };
-    const paymentsOf = (over: { book?: BookCredits; api?: StripeApi } = {}) => {
+    const paymentsOf = (over: Partial<PaymentsOptions> = {}) => {
       const { accounts, payments: rows } = opened.store;
       return new Payments({ api, rows, accounts, book, log, clock: Date.now, newId: () => v7(), ...over });
     };
     const organization = async (status: "active" | "closed" = "active") => {
       const id = randomId("org");
       await opened.store.accounts.insertOrganization({ id, name: "Acme", kind: "standard", createdAtMs: Date.now() });
-      if (status === "closed") {
-        const { accounts } = opened.store;
-        await accounts.changeOrganization(id, { status, pausesAllowances: true }, () => auditOf(id, id));
-      }
+      if (status === "closed") await close(id);
       return id;
+    };
+    const close = (id: string) => {
+      const change = { status: "closed", pausesAllowances: true } as const;
+      return opened.store.accounts.changeOrganization(id, change, () => auditOf(id, id));
     };
     const sessionOf = async (organizationId: string, price = BigInt(EUR_10)) => {
       return (await api.createSession({ organizationId, price, credits: CREDITS, returnUrl: "http://127.0.0.1/a" })).id;
@@ -200,6 +201,93 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
       await expectSound(organizationId);
     });
 
+    test("an older answer of Stripe that is booked after a newer one is corrected", async () => {
+      const organizationId = await organization();
+      const intent = stripe.pay(await sessionOf(organizationId));
+      await deliver(paymentsOf(), completed(intent));
+      stripe.refund(intent, EUR_10);
+      const [asked, booked] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      let isFirst = true;
+      const slow: PaymentsOptions["api"] = {
+        paymentIdOf: (body, signature) => api.paymentIdOf(body, signature),
+        async payment(id) {
+          const stated = await api.payment(id);
+          if (!isFirst) return stated;
+          isFirst = false;
+          asked.resolve();
+          await booked.promise;
+          return stated;
+        },
+      };
+      const refunded = deliver(paymentsOf({ api: slow }), stripe.event("charge.refunded", intent));
+      await asked.promise;
+      // The refund fails while its answer is on the way: the newer answer changes nothing.
+      stripe.setRefunded(intent, 0);
+      await deliver(paymentsOf(), stripe.event("refund.failed", intent));
+      booked.resolve();
+      await refunded;
+      expect(await rowsOf(organizationId)).toMatchObject([{ refunded: 0n, returned: 0n, debt: 0n }]);
+      expect(await balance(organizationId)).toMatchObject({ available: CREDITS });
+      await expectSound(organizationId);
+    });
+
+    test("a payment whose answers change all the time fails, so that Stripe repeats the delivery", async () => {
+      const organizationId = await organization();
+      const intent = stripe.pay(await sessionOf(organizationId));
+      const changing: PaymentsOptions["api"] = {
+        paymentIdOf: (body, signature) => api.paymentIdOf(body, signature),
+        async payment(id) {
+          stripe.refund(intent, 1);
+          return api.payment(id);
+        },
+      };
+      await expect(deliver(paymentsOf({ api: changing }), completed(intent))).rejects.toMatchObject({
+        message: "The payment was changed by other deliveries.",
+      });
+    });
+
+    test("a closing that is committed while Stripe is asked withholds the payment", async () => {
+      const organizationId = await organization();
+      const intent = stripe.pay(await sessionOf(organizationId));
+      const closing = paymentsOf({
+        book: async (transition) => {
+          await close(organizationId);
+          return book(transition);
+        },
+      });
+      await deliver(closing, completed(intent));
+      expect(await rowsOf(organizationId)).toMatchObject([{ withheld: CREDITS, granted: 0n }]);
+      expect(await balance(organizationId)).toMatchObject({ available: 0n });
+      const events = await opened.store.events.unroutedEvents(10_000);
+      expect(events).toContainEqual(expect.objectContaining({ kind: "payment.withheld", organizationId }));
+    });
+
+    test("one payment that cannot be collected stops no other", async () => {
+      const refunded = async () => {
+        const organizationId = await organization();
+        const intent = stripe.pay(await sessionOf(organizationId));
+        await deliver(paymentsOf(), completed(intent));
+        const hold = holdOf(organizationId, CREDITS);
+        await opened.store.books.apply("durable", [hold]);
+        stripe.refund(intent, EUR_10);
+        await deliver(paymentsOf(), stripe.event("charge.refunded", intent));
+        await opened.store.books.apply("durable", [releaseOf(hold)]);
+        return { organizationId, intent };
+      };
+      const both = [await refunded(), await refunded()].toSorted((one, other) => (one.intent < other.intent ? -1 : 1));
+      const [broken, whole] = both as [(typeof both)[0], (typeof both)[0]];
+      const failing: BookCredits = async (transition) => {
+        if (transition.organizationId === broken.organizationId) throw new Error("broken row");
+        return book(transition);
+      };
+      const options = { rows: opened.store.payments, clock: Date.now, newId: () => v7() };
+      await expect(collectDebts({ ...options, book: failing })).rejects.toThrow("broken row");
+      expect(await rowsOf(whole.organizationId)).toMatchObject([{ debt: 0n, revoked: CREDITS }]);
+      expect(await rowsOf(broken.organizationId)).toMatchObject([{ debt: CREDITS }]);
+      await collectDebts({ ...options, book });
+      expect(await rowsOf(broken.organizationId)).toMatchObject([{ debt: 0n }]);
+    });
+
     test("an inquiry takes nothing back, a dispute does until it is won", async () => {
       const organizationId = await organization();
       const intent = stripe.pay(await sessionOf(organizationId));
@@ -278,7 +366,18 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
           for (const body of waiting.toReversed()) await deliver(paymentsOf(), body);
           const rows = await rowsOf(organizationId);
           expect(rows.map(({ id }) => id).sort()).toEqual(intents.toSorted());
+          for (const hold of holds) await opened.store.books.apply("durable", [releaseOf(hold)]);
+          await collectDebts({ rows: opened.store.payments, book, clock: Date.now, newId: () => v7() });
           await expectSound(organizationId);
+          // What Stripe states as paid, less what is refunded or withdrawn, is what the customer has, has spent, or owes.
+          let paid = 7_000_000n;
+          for (const intent of intents) {
+            const { amount, refunded, disputed } = (await api.payment(intent)) as PaymentRow;
+            const back = refunded + disputed < amount ? refunded + disputed : amount;
+            paid += CREDITS - (CREDITS * back) / amount;
+          }
+          const { available = 0n, held = 0n, spent = 0n } = (await balance(organizationId)) ?? {};
+          expect(available + held + spent).toBe(paid + (await opened.store.payments.debt(organizationId)));
         }),
         { numRuns: runs },
       );
@@ -296,8 +395,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
   });
 });
 
-function apiOf(stripe: StripeStandIn, questionMs = 60_000): StripeApi {
-  return new StripeApi({ Client: Stripe, settings: stripeSettings(stripe.url), proxyVariables: {}, questionMs });
+function apiOf(stripe: StripeStandIn, requestTimeoutMs = 60_000): StripeApi {
+  return new StripeApi({ Client: Stripe, settings: stripeSettings(stripe.url), proxyVariables: {}, requestTimeoutMs });
 }
 
 const STEP = fc.record({

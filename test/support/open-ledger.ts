@@ -27,7 +27,9 @@ export async function openLedger({ books, dataDir, log, ...options }: LedgerSetu
   const often = { holdLifeMs: HOLD_LIFE_MS, recoveryMs: 0, isShared: false, renewEveryMs: 5, sweepEveryMs: 5 };
   const now = () => ({ monotonicMs: common.clock(), wallMs: common.clock() });
   const allowances = NO_ALLOWANCES as Store["allowances"];
-  return new Ledger({ books: books as Books, allowances, spool, deadLetters, ...often, ...common, now, ...options });
+  const collectDebts = async () => {};
+  const parts = { books: books as Books, allowances, spool, deadLetters, collectDebts };
+  return new Ledger({ ...parts, ...often, ...common, now, ...options });
 }
 
 /** Allowances are tested on real stores. */
