@@ -114,14 +114,14 @@ describe.for(STORES)("reconcile on %s", (kind) => {
   });
 
   test("a CSV file without ids is added up by hours or days", { timeout: LONG }, async () => {
-    const line = (n: number) => `${isoTime(FROM_MS + DAY_MS + 60_000 * n)},gpt-5-mini,100,40,5,10`;
+    const line = (n: number) => `${isoTime(FROM_MS + DAY_MS + 60_000 * n)},gpt-5-mini,100,40,5,10,`;
     const rows = [
-      "time,model,input,cached_input,cache_write,output",
+      "time,model,input,cached_input,cache_write,output,currency",
       ...Array.from({ length: 300 }, (_, n) => line(n)),
     ];
     const file = write("sums.csv", rows.join("\r\n"));
     const words = ["--provider", "csv", "--upstream", "openai", file];
-    expect(await reconcile(...words)).toMatchObject({ code: 0, counts: { both: 5 } });
+    expect(await reconcile(...words)).toMatchObject({ code: 0, counts: { both: 5 }, badLines: [] });
     expect(await reconcile(...words, "--bucket", "day")).toMatchObject({ code: 0, counts: { both: 1 } });
   });
 
@@ -131,6 +131,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       const { url = "", headers } = request;
       requests.push({ url, key: headers.authorization ?? headers["x-api-key"] });
       if (url.includes("page=next")) return response.end(JSON.stringify(page(hour(1, 60))));
+      if (url.startsWith("/empty")) return response.end(JSON.stringify(page(hour(0, 0))));
       if (url.startsWith("/broken")) return response.writeHead(401).end("{}");
       response.end(JSON.stringify({ ...page(hour(0, 60)), has_more: true, next_page: "next" }));
     }).listen(0, "127.0.0.1");
@@ -152,6 +153,13 @@ describe.for(STORES)("reconcile on %s", (kind) => {
           return { url: `/v1/organization/usage/completions?${query}${more}`, key: "Bearer sk-admin-1" };
         }),
       );
+      await reconcile(...ofOpenAi, ...period, "--key", "key_1", "--api-url", `${origin}/v1/organization`);
+      expect(requests.at(-1)?.url).toContain("?group_by=model&group_by=api_key_id&bucket_width=1h");
+      expect(await failure(...ofOpenAi, ...period, "--key", "key_1", "--costs")).toContain(
+        "costs are not listed by key",
+      );
+      const nothing = await reconcile(...ofOpenAi, ...period, "--api-url", `${origin}/empty`);
+      expect(nothing).toMatchObject({ code: 2, counts: { both: 0, onlyHere: 2 } });
       const broken = [...period, "--costs", "--api-url", `${origin}/broken`];
       expect(await failure("--provider", "anthropic", ...broken)).toBe(
         "tollgate: The API of anthropic answered with 401.\n",
@@ -174,18 +182,21 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       return stderr;
     };
-    expect(await failure("--provider", "bedrock")).toBe("tollgate: Name a file.\n");
+    expect(await failure("--provider", "bedrock")).toBe("tollgate: Specify a file.\n");
     expect(await failure("--provider", "openai")).toBe(
-      "tollgate: Name a file, or state --from and --to to ask the API.\n",
+      "tollgate: Specify a file, or --from and --to to ask the API.\n",
     );
     expect(await failure("--provider", "csv", "a")).toBe("tollgate: Name the provider of the file with --upstream.\n");
     expect(await failure("--provider", "azure", "a")).toContain(
       '--provider is "azure", but must be one of: openai, anthropic, bedrock, vertex, csv.',
     );
     expect(await failure(...ofOpenAi, "absent.json")).toMatch(/^tollgate: absent\.json cannot be read: ENOENT/);
-    expect(await failure(...ofOpenAi, write("no.json", "no"))).toContain(
+    expect(await failure(...ofOpenAi, write("no.json", "no"))).toContain("no.json is not JSON.");
+    expect(await failure(...ofOpenAi, write("other.json", "\uFEFF{}"))).toContain(
       "data is missing, which a page of the provider's API has.",
     );
+    const keyless = write("keyless.json", JSON.stringify(page(hour(0, 60, { api_key_id: null }))));
+    expect(await failure(...ofOpenAi, keyless, "--key", "key_1")).toContain("no line of the provider names the key");
     expect(await failure("--provider", "bedrock", write("no.gz", "no"))).toContain(
       "no.gz cannot be read: incorrect header check",
     );

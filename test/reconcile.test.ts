@@ -79,7 +79,14 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       output: { outputTokenCount: 10 },
       ...more,
     });
-    const lines = [bedrock(0), bedrock(1, { output: { outputTokenCount: 11 } }), bedrock(2), bedrock(2), bedrock(4)];
+    // Within a JSON text, U+2028 ends no line.
+    const lines = [
+      bedrock(0, { inputBody: "a\u2028b" }),
+      bedrock(1, { output: { outputTokenCount: 11 } }),
+      bedrock(2),
+      bedrock(2),
+      bedrock(4),
+    ];
     const failed = { ...bedrock(9), errorCode: "ThrottlingException", input: {}, output: {} };
     const text = [...lines, failed].map((line) => JSON.stringify(line)).join("\n");
     const words = ["--upstream", "openai", "--from", dayAt, "--to", isoTime(FROM_MS + DAY_MS + 5 * 60_000)];
@@ -174,6 +181,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     expect([sum(other, "charged"), sum(other, "chargedWithCost"), sum(other, "margin")]).toEqual([600, 0, 0]);
     const [{ name: organization }] = (await margins("--by", "organization")).data;
     const own = await margins("--by", "organization", "--org", organization);
+    expect(own.data).not.toEqual([]);
     expect(own.data.every(({ name }: { name: string }) => name === organization)).toBe(true);
     const byModel = (await margins("--org", organization)).data;
     expect(sum(byModel, "charged")).toBe(sum(own.data, "charged"));

@@ -51,7 +51,7 @@ export const reconcileBooks = command({
     apiUrl: optional("--api-url <url>", "address of the API (default: the provider's)", text),
   },
   input({ columns, names, bucket, file, costs, apiUrl, ...flags }) {
-    const { provider, upstream, fromMs, toMs } = flags;
+    const { provider, upstream, fromMs, toMs, apiKey } = flags;
     const unknown = columns?.find(([name]) => !CSV_COLUMNS.includes(name));
     if (unknown !== undefined) {
       throw new OperatorError(
@@ -62,14 +62,15 @@ export const reconcileBooks = command({
       throw new OperatorError("--to must be a time after --from.");
     const bucketMs = bucket === "day" ? DAY_MS : HOUR_MS;
     const linesOfApi = () => {
-      if (!hasApi(provider)) throw new OperatorError("Name a file.");
+      if (!hasApi(provider)) throw new OperatorError("Specify a file.");
       if (fromMs === null || toMs === null) {
-        throw new OperatorError("Name a file, or state --from and --to to ask the API.");
+        throw new OperatorError("Specify a file, or --from and --to to ask the API.");
       }
       const { variable } = APIS[provider];
       const key = environmentVariable(variable);
       if (key === undefined) throw new OperatorError(`${variable} is not set. It must be an administrator's key.`);
-      return fetchLines(provider, key, { fromMs, toMs, bucketMs, costs, apiUrl });
+      if (costs && apiKey !== null) throw new OperatorError("--costs and --key: costs are not listed by key.");
+      return fetchLines(provider, key, { fromMs, toMs, bucketMs, costs, byKey: apiKey !== null, apiUrl });
     };
     const lines = file === null ? linesOfApi() : readLines(provider, file, new Map(columns));
     const providerId = upstream ?? usualProvider(provider);
@@ -142,7 +143,9 @@ export const printMargins = command({
     const margins = await new Overviews(options).margins({ organizationId, by, ...period });
     const rows = margins.data.map((row) => Object.values(row).map(String));
     const headings = ["MONTH", by.toUpperCase(), "REQUESTS", "CHARGED", "CHARGED WITH COST", "PROVIDER COST", "MARGIN"];
-    return { json: { ...jsonOf(margins), data: margins.data.map(jsonOf) }, text: table(headings, rows) };
+    const { pendingDays } = jsonOf(margins);
+    const pending = Number(pendingDays) > 0 ? `\nDays that are not yet included: ${pendingDays}.` : "";
+    return { json: { ...jsonOf(margins), data: margins.data.map(jsonOf) }, text: `${table(headings, rows)}${pending}` };
   },
 });
 

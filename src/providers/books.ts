@@ -1,6 +1,5 @@
 import { createReadStream } from "node:fs";
 import { readFile } from "node:fs/promises";
-import { createInterface } from "node:readline";
 import { createGunzip } from "node:zlib";
 import { csvCells } from "../api/csv.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn, parseJson, textOf } from "../api/json.ts";
@@ -98,7 +97,11 @@ export async function* readLines(
   try {
     if (provider === "csv") yield* csvLines(file, columns);
     else if (provider === "bedrock" || provider === "vertex") yield* jsonLines(file, SHAPES[provider]);
-    else yield* pagesIn(parseJson(await readFile(file, "utf8")), provider);
+    else {
+      const pages = parseJson((await readFile(file, "utf8")).replace("\uFEFF", ""));
+      if (pages === undefined) throw new OperatorError(`${file} is not JSON.`);
+      yield* pagesIn(pages, provider);
+    }
   } catch (error) {
     if (error instanceof OperatorError) throw error;
     throw new OperatorError(`${file} cannot be read: ${(error as Error).message}`, { cause: error });
@@ -142,7 +145,7 @@ async function* csvLines(file: string, columns: ReadonlyMap<string, string>): As
     } else {
       const row = Object.fromEntries(names.map((name, index) => [name, values[index] || undefined]));
       const { id, ...withoutId } = SHAPES.csv;
-      yield lineOf(names.includes(id) ? SHAPES.csv : withoutId, { currency: "USD", ...row }, place);
+      yield lineOf(names.includes(id) ? SHAPES.csv : withoutId, { ...row, currency: row.currency ?? "USD" }, place);
     }
   }
 }
@@ -157,17 +160,26 @@ function csvNames(headers: readonly string[], columns: ReadonlyMap<string, strin
   throw new OperatorError(`${found} Name them with --column, such as --column time=HEADER.`);
 }
 
-/** Yields the lines of a file that are not empty, with their places. */
+/** Yields the lines of a file that are not empty, with their places. Node's `readline` would also end a line within a JSON text, at U+2028. */
 async function* textLines(file: string): AsyncGenerator<[text: string, place: string]> {
   const bytes = createReadStream(file);
   const input = file.endsWith(".gz") ? bytes.pipe(createGunzip()) : bytes;
   bytes.once("error", (error) => input.destroy(error));
   let number = 0;
-  for await (const text of createInterface({ input, crlfDelay: Number.POSITIVE_INFINITY })) {
+  for await (const text of splitLines(input.setEncoding("utf8"))) {
     number += 1;
     if (text.trim() !== "") yield [number === 1 ? text.replace("\uFEFF", "") : text, `line ${number}`];
   }
-  if (input.errored) throw input.errored;
+}
+
+async function* splitLines(texts: AsyncIterable<string>): AsyncGenerator<string> {
+  let rest = "";
+  for await (const text of texts) {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    for (const line of lines) yield line.replace(/\r$/, "");
+  }
+  yield rest;
 }
 
 function lineOf(shape: Shape, from: JsonObject, place: string): ReadLine {
@@ -246,6 +258,7 @@ export const APIS = {
     usage: "usage/completions?group_by=model",
     costs: "costs?",
     variable: "OPENAI_ADMIN_KEY",
+    byKey: "group_by=api_key_id",
     headers: (key: string) => ({ authorization: `Bearer ${key}` }),
     times: (fromMs: number, toMs: number) => `start_time=${fromMs / 1_000}&end_time=${toMs / 1_000}`,
   },
@@ -254,6 +267,7 @@ export const APIS = {
     usage: "usage_report/messages?group_by[]=model",
     costs: "cost_report?group_by[]=description",
     variable: "ANTHROPIC_ADMIN_KEY",
+    byKey: "group_by[]=api_key_id",
     headers: (key: string) => ({ "x-api-key": key, "anthropic-version": "2023-06-01" }),
     times: (fromMs: number, toMs: number) => `starting_at=${isoTime(fromMs)}&ending_at=${isoTime(toMs)}`,
   },
@@ -266,16 +280,19 @@ export interface FetchOptions {
   bucketMs: number;
   /** True for the costs by day instead of the usage. */
   costs: boolean;
+  /** True for lines of each key of the provider. */
+  byKey: boolean;
   /** Null: that of the provider. */
   apiUrl: string | null;
 }
 
 /** Yields the lines of all pages. Rejects with OperatorError. */
 export async function* fetchLines(provider: keyof typeof APIS, key: string, options: FetchOptions) {
-  const { fromMs, toMs, bucketMs, costs, apiUrl } = options;
+  const { fromMs, toMs, bucketMs, costs, byKey, apiUrl } = options;
   const api = APIS[provider];
   const width = costs || bucketMs === DAY_MS ? "bucket_width=1d&limit=31" : "bucket_width=1h&limit=168";
-  const query = `${costs ? api.costs : api.usage}&${width}&${api.times(fromMs, toMs)}`;
+  const usage = byKey ? `${api.usage}&${api.byKey}` : api.usage;
+  const query = `${costs ? api.costs : usage}&${width}&${api.times(fromMs, toMs)}`;
   for (let page: string | undefined; ; ) {
     const url = `${apiUrl ?? api.url}/${query}${page === undefined ? "" : `&page=${encodeURIComponent(page)}`}`;
     const request = { headers: api.headers(key), redirect: "error", signal: AbortSignal.timeout(60_000) } as const;

@@ -69,7 +69,7 @@ export async function compareBooks(options: CompareOptions) {
 type Theirs = Awaited<ReturnType<typeof readLinesOf>>;
 
 async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareOptions) {
-  const found = { hasIds: false, hasModels: false, moreBadLines: 0, bucketMs: 0 };
+  const found = { hasIds: false, hasModels: false, hasKeys: false, moreBadLines: 0, bucketMs: 0 };
   const [badLines, cut]: [BadLine[], Set<number>] = [[], new Set()];
   let [firstMs, lastMs] = [Number.POSITIVE_INFINITY, Number.NEGATIVE_INFINITY];
   for await (const line of lines) {
@@ -83,14 +83,15 @@ async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareO
     const lengthMs = line.lengthMs || options.bucketMs;
     found.bucketMs ||= [60_000, HOUR_MS].find((length) => lengthMs <= length) ?? DAY_MS;
     const bucketAtMs = bucketStart(atMs, found.bucketMs);
-    const isCut =
-      atMs < (options.fromMs ?? atMs) || bucketAtMs + found.bucketMs > (options.toMs ?? Number.POSITIVE_INFINITY);
+    const [fromMs, toMs] = [options.fromMs ?? bucketAtMs, options.toMs ?? Number.POSITIVE_INFINITY];
+    const isCut = bucketAtMs < fromMs || bucketAtMs + found.bucketMs > toMs;
     if (id === null && (isCut || line.lengthMs % found.bucketMs !== 0 || line.lengthMs > found.bucketMs)) {
       cut.add(bucketAtMs);
       continue;
     }
     firstMs = Math.min(firstMs, id === null ? bucketAtMs : atMs);
     lastMs = Math.max(lastMs, id === null ? bucketAtMs + found.bucketMs : atMs + 1);
+    found.hasKeys ||= line.apiKey !== null;
     if (apiKey !== null && line.apiKey !== apiKey) continue;
     found.hasModels ||= line.model !== null;
     const model = line.model === null ? ALL_MODELS : (names.get(line.model) ?? line.model).replace(SNAPSHOT, "");
@@ -99,7 +100,10 @@ async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareO
   }
   const { fromMs, toMs } = { fromMs: options.fromMs ?? firstMs, toMs: options.toMs ?? lastMs };
   if (!(fromMs < toMs)) throw new OperatorError("Nothing to compare: none of the provider's lines can be used.");
-  return { ...found, fromMs, toMs, badLines, cut };
+  if (apiKey !== null && !found.hasKeys && Number.isFinite(firstMs)) {
+    throw new OperatorError("--key cannot be applied: no line of the provider names the key that it is for.");
+  }
+  return { ...found, bucketMs: found.bucketMs || options.bucketMs, fromMs, toMs, badLines, cut };
 }
 
 const bucketStart = (atMs: number, bucketMs: number) => Math.floor(atMs / bucketMs) * bucketMs;
