@@ -139,6 +139,11 @@ const READERS: Record<string, Reader> = {
     }
   },
   "new-api"(moving, { id, username, quota, user_id, status, model_name, model_ratio, ...entry }) {
+    // Lists of users, and the tables, have what was deleted.
+    if ((entry.deleted_at ?? entry.DeletedAt ?? null) !== null) {
+      moving.notes.push(`${JSON.stringify(username ?? entry.name ?? id)} is left out: it was deleted`);
+      return;
+    }
     const dollars = (units: unknown) => (numberOf(units) ?? 0) / UNITS_PER_DOLLAR;
     if (typeof model_name === "string" && entry.quota_type === 0) {
       const times = (ratio: unknown) => (typeof ratio === "number" ? dollars(model_ratio) * ratio : null);
@@ -150,9 +155,9 @@ const READERS: Record<string, Reader> = {
       const amount = dollars(quota);
       moving.addFunds(moving.organization(`new-api:${id}`, terms), { amount, left: amount });
     } else if (entry.remain_quota !== undefined) {
-      const amount = entry.unlimited_quota === true ? null : dollars(entry.remain_quota);
+      const amount = isOn(entry.unlimited_quota) ? null : dollars(entry.remain_quota);
       const seconds = numberOf(entry.expired_time) ?? -1;
-      const models = entry.model_limits_enabled === true ? String(entry.model_limits).split(",") : [];
+      const models = isOn(entry.model_limits_enabled) ? String(entry.model_limits).split(",") : [];
       const key = { id: String(id), name: entry.name, models, amount, left: amount, isDisabled: status !== 1 };
       const expiresAtMs = seconds > 0 ? seconds * 1_000 : undefined;
       moving.addKey(moving.organization(`new-api:${user_id}`), { ...key, expiresAtMs });
@@ -203,6 +208,11 @@ function entriesIn(answer: unknown): JsonObject[] {
 
 function windowOf(renewal: unknown): string | undefined {
   return WINDOWS[String(renewal)];
+}
+
+/** Tells if a flag is set. Databases export 1 for true. */
+function isOn(value: unknown): boolean {
+  return value === true || value === 1;
 }
 
 function numberOf(value: unknown): number | null {
