@@ -229,13 +229,15 @@ const FINISH_REASONS: Readonly<Record<string, FinishReason | "failed">> = {
 
 /**
  * Converts an upstream's finish reason to the API's. An unknown one is `stop`, and `stop` after tool calls is `tool_calls`:
- * Ollama and Gemini's compatible API end such an answer with `stop`, at which some clients would run no tool. Throws UpstreamError if it means that the answer broke off.
+ * Ollama and Gemini's compatible API end such an answer with `stop`, at which some clients would run no tool. Throws
+ * UpstreamError if it means that the answer broke off.
  */
 export function toFinishReason(value: string, hasToolCalls: boolean): FinishReason {
   const word = value.toLowerCase();
   const known = Object.hasOwn(FINISH_REASONS, word) ? FINISH_REASONS[word] : undefined;
   if (known === "failed") throw endedWith(value);
-  return known === undefined || known === "stop" ? (hasToolCalls ? "tool_calls" : "stop") : known;
+  const reason = known ?? "stop";
+  return reason === "stop" && hasToolCalls ? "tool_calls" : reason;
 }
 
 /** Returns the failure of an answer that broke off with a finish reason. */
