@@ -51,6 +51,11 @@ describe("a mistake in a file is named with its line and column, and nothing is 
       /:6:5: The organization known is declared before, at .*:2:5\./,
     ],
     [
+      "an organization that is declared twice in one document",
+      "organizations:\n  - external_id: known\n    tokens: [{ name: t }]\n    budgets: [{ name: b, amount: 5 }]\n  - external_id: known\n    name: K",
+      /:5:5: The organization known is declared before, at .*:2:5\./,
+    ],
+    [
       "a token that is declared twice",
       known("    tokens: [{ name: a }, { name: a }]"),
       '3:29: name is "a", but must be different from that of tokens[0].',
@@ -77,6 +82,25 @@ describe("a mistake in a file is named with its line and column, and nothing is 
       "another window of a budget",
       known("    budgets:\n      - name: b\n        window: day"),
       '5:9: The window of the budget is "month" and cannot change.',
+    ],
+    [
+      "a budget of a token that nobody has",
+      known(
+        "    tokens: [{ name: production }]\n    budgets: [{ name: c, amount: 1, selector: { tokens: [production, prodction] } }]",
+      ),
+      '4:70: selector.tokens[1] is "prodction", but must be the name of a token of the organization.',
+    ],
+    [
+      "a budget that limits nothing",
+      known("    tokens: [{ name: production }]\n    budgets: [{ name: c }]"),
+      "a budget needs an amount, limits or both.",
+    ],
+    [
+      "more budgets than an organization can have",
+      known(
+        `    budgets:\n${Array.from({ length: 100 }, (_, n) => `      - { name: more ${n}, amount: 1 }`).join("\n")}`,
+      ),
+      ":103:9: The organization has 100 budgets, which is the maximum.",
     ],
     [
       "a grant without a reference",

@@ -1,4 +1,4 @@
-import { closeSync, fsyncSync, openSync, writeSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
 import type { TokenWithSecret } from "../api/admin/token.ts";
 import type { Path } from "../config/file.ts";
@@ -28,14 +28,17 @@ export const applyOrganizations = command({
     secrets: optional("--secrets <file>", "new file for the secrets of new tokens, readable by its owner only", text),
   },
   input(values, { json = false }) {
-    if (json && !values.dryRun && !values.yes) throw new OperatorError("--json cannot ask. Add --yes or --dry-run.");
+    if (json && !values.dryRun && !values.yes)
+      throw new OperatorError("--json cannot ask for confirmation. Add --yes or --dry-run.");
     return values;
   },
   async run(workspace: Workspace, { file, dryRun, yes, secrets }) {
     const { terminal, flags } = workspace;
     const { confirm } = terminal;
     if (!dryRun && !yes && confirm === undefined) {
-      throw new OperatorError("There is no terminal to ask on. Add --yes, or --dry-run to see what would change.");
+      throw new OperatorError(
+        "Without a terminal nobody can confirm. Add --yes, or --dry-run to see what would change.",
+      );
     }
     const plans = await readPlans(workspace, file);
     const changing = plans.filter(({ steps }) => steps.length > 0);
@@ -55,7 +58,7 @@ export const applyOrganizations = command({
       print(terminal, flags, report(false));
       if ((await confirm?.("Apply these changes? [y/N] ")) !== true) throw new OperatorError("Nothing was changed.");
     }
-    using output = secrets === null ? undefined : secretsFile(secrets);
+    using output = newTokens === 0 || secrets === null ? undefined : secretsFile(secrets);
     for (const some of listsOf(changing, AT_ONCE)) {
       const ended = await Promise.allSettled(some.map((plan) => runPlan(plan, output?.write)));
       for (const one of ended) if (one.status === "rejected") throw one.reason;
@@ -69,7 +72,14 @@ async function runPlan({ externalId, steps }: OrganizationPlan, write?: (cells: 
     const answer = await step.run();
     if (!isNewToken(step)) continue;
     const { organization_id, id, name, secret } = answer as TokenWithSecret;
-    write?.([organization_id, externalId ?? "", id, name, secret]);
+    try {
+      write?.([organization_id, externalId ?? "", id, name, secret]);
+    } catch (error) {
+      throw new OperatorError(
+        `The secret of the token ${id} (${JSON.stringify(name)}) could not be written: ${reasonOf(error)}. Rotate this token.`,
+        { cause: error },
+      );
+    }
   }
 }
 
@@ -97,24 +107,24 @@ async function readPlans(workspace: Workspace, file: string): Promise<Organizati
     const entries = [...(values as { organizations: OrganizationDeclaration[] }).organizations.entries()];
     for (const some of listsOf(entries, AT_ONCE)) {
       if (mistakes.length >= MISTAKES_MAX) break;
-      const planned = some.map(async ([index, declared]) => {
+      const results = await Promise.allSettled(some.map(([, declared]) => planOrganization(workspace, declared)));
+      for (const [at, result] of results.entries()) {
+        const [index, declared] = some[at] as (typeof some)[number];
         const path = ["organizations", index];
-        try {
-          const plan = await planOrganization(workspace, declared);
-          for (const key of new Set([declared.external_id, declared.id, plan.id])) {
-            if (typeof key !== "string") continue;
-            const first = places.get(key);
-            if (first !== undefined)
-              return addMistake(path, `The organization ${key} is declared before, at ${first}.`);
-            places.set(key, place(path));
-          }
-          return plans.push(plan);
-        } catch (error) {
+        if (result.status === "rejected") {
+          const error: unknown = result.reason;
           if (!(error instanceof ApiError)) throw error;
-          return addMistake([...path, ...pathOf(error.param)], (error.command ?? error).message);
+          addMistake([...path, ...pathOf(error.param)], (error.command ?? error).message);
+          continue;
         }
-      });
-      await Promise.all(planned);
+        const names = new Set([declared.external_id, declared.id, result.value.id]);
+        const keys = [...names].filter((key) => typeof key === "string");
+        const again = keys.find((key) => places.has(key));
+        if (again !== undefined)
+          addMistake(path, `The organization ${again} is declared before, at ${places.get(again)}.`);
+        for (const key of keys) places.set(key, place(path));
+        plans.push(result.value);
+      }
     }
   }
   if (mistakes.length === 0) return plans;
@@ -151,7 +161,7 @@ function secretsFile(path: string) {
     throw new OperatorError(`${path} cannot be created: ${reasonOf(error)}`, { cause: error });
   }
   const write = (cells: string[]) => {
-    writeSync(file, `${csvRow(cells)}\n`);
+    writeFileSync(file, `${csvRow(cells)}\n`);
     fsyncSync(file);
   };
   write(["organization_id", "external_id", "token_id", "name", "secret"]);
@@ -166,7 +176,7 @@ function countsOf(plans: OrganizationPlan[]) {
 
 function countsText(plans: OrganizationPlan[], isApplied: boolean): string {
   const { created, changed, unchanged } = countsOf(plans);
-  if (created + changed === 0) return `Nothing to do: ${unchanged} organizations are as declared.`;
+  if (created + changed === 0) return `Nothing to do. Organizations unchanged: ${unchanged}.`;
   const words = isApplied ? ["created", "changed"] : ["to create", "to change"];
   return `Organizations ${words[0]}: ${created}, ${words[1]}: ${changed}, unchanged: ${unchanged}.`;
 }

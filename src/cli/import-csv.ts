@@ -68,10 +68,13 @@ async function importLines(
     }
     const declared = declarationOf(names, cells, columns);
     const key = declared.id ?? declared.external_id ?? null;
-    const first = firstLines.get(key ?? "");
-    if (columns === ORGANIZATIONS && first !== undefined)
-      return refused(key, `line ${first} has the same organization`);
-    if (key !== null) firstLines.set(key, line);
+    const isGrant = columns === GRANTS;
+    const entry = JSON.stringify([key, isGrant ? declared.grants?.[0]?.reference : null]);
+    const first = firstLines.get(entry);
+    if (first !== undefined) {
+      return refused(key, `line ${first} has the same ${isGrant ? "reference" : "organization"}`);
+    }
+    firstLines.set(entry, line);
     try {
       const { isNew, steps } = await planOrganization(core, declared);
       for (const { run } of dryRun ? [] : steps) await run();
@@ -79,7 +82,12 @@ async function importLines(
       return { line, organization: key, result: steps.length === 0 ? "unchanged" : changed, reason: null };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      return refused(key, (error.command ?? error).message.replace("grants[0].", ""));
+      const columnOf = (field: string) => names.find((name) => columns[name] === field) ?? field;
+      const { message } = error.command ?? error;
+      return refused(
+        key,
+        message.replace(/'(?:grants\[0\]\.)?(amount)'/, (_, field) => `'${columnOf(field)}'`).replace("grants[0].", ""),
+      );
     }
   };
   const counts = { created: 0, changed: 0, unchanged: 0, refused: 0 };

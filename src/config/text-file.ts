@@ -5,13 +5,15 @@ import { OperatorError } from "../errors.ts";
 const REASONS: Record<string, string> = {
   ENOENT: "there is no such file",
   EACCES: "permission denied",
+  EEXIST: "the file exists already",
+  ENOSPC: "the disk is full",
   EISDIR: "it is a directory",
   ENOTDIR: "a part of its path is not a directory",
   ELOOP: "its symbolic links lead in a circle",
   ENAMETOOLONG: "its name is too long",
 };
 
-/** Returns why a file cannot be read. */
+/** Returns why a file cannot be read or written. */
 export function reasonOf(error: unknown): string {
   const code = (error as NodeJS.ErrnoException).code ?? "";
   return REASONS[code] ?? (code || String(error));

@@ -151,18 +151,9 @@ function metadataOf(stated: [key: string, value: string][] | null): Record<strin
 export async function addBudget(core: BudgetCore, organizationId: string, terms: NewBudget): Promise<BudgetRow> {
   const { name, window = "month", each = null, selector = {} } = terms;
   const { tokens = null, models = null, metadata = null } = selector;
-  const amount = terms.amount == null ? null : amountOf("amount", terms.amount);
-  const limits = limitSettingsOf(terms.limits);
-  checkName(name);
-  checkTerms({ amount, limits }, "amount");
-  if (each !== null && !EACH.test(each)) {
-    throw invalidValue("each", shortText(each), `token, model or ${METADATA_PREFIX}KEY`);
-  }
   await knownOrganization(core, organizationId);
   const others = await core.budgets.budgets(organizationId);
-  if (others.filter(({ capOf }) => capOf === null).length >= BUDGETS_MAX) {
-    throw new ApiError("invalid_value", `The organization has ${BUDGETS_MAX} budgets, which is the maximum.`);
-  }
+  const { amount, limits } = checkNewBudget(terms, others.filter(({ capOf }) => capOf === null).length);
   const callerIds = tokens === null ? null : await callersOf(core, organizationId, tokens);
   const row: BudgetRow = {
     ...{ organizationId, id: makeId("bud", core.random), name, callerIds, models, metadata, each, window, amount },
@@ -171,6 +162,21 @@ export async function addBudget(core: BudgetCore, organizationId: string, terms:
   const record = rowRecord(core, "budget.create", row, { after: auditedBudget(row) });
   if (!(await core.budgets.insertBudget(row, record))) throw new Error("the organization has no balance");
   return row;
+}
+
+/** Returns what a new budget limits, beside so many others of the organization. Throws invalid_value. */
+export function checkNewBudget({ name, each = null, ...terms }: NewBudget, othersCount: number) {
+  const amount = terms.amount == null ? null : amountOf("amount", terms.amount);
+  const limits = limitSettingsOf(terms.limits);
+  checkName(name);
+  checkTerms({ amount, limits }, "amount");
+  if (each !== null && !EACH.test(each)) {
+    throw invalidValue("each", shortText(each), `token, model or ${METADATA_PREFIX}KEY`);
+  }
+  if (othersCount >= BUDGETS_MAX) {
+    throw new ApiError("invalid_value", `The organization has ${BUDGETS_MAX} budgets, which is the maximum.`);
+  }
+  return { amount, limits };
 }
 
 /** Throws invalid_value for a budget that would limit nothing. */

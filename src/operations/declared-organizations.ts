@@ -1,4 +1,5 @@
 import { isDeepStrictEqual } from "node:util";
+import type { NewBudget } from "../api/admin/budget.ts";
 import type { Allowance } from "../api/admin/credits.ts";
 import { checkDeclaration, type OrganizationDeclaration } from "../api/admin/declaration.ts";
 import type { Token } from "../api/admin/token.ts";
@@ -6,7 +7,7 @@ import { isoTime } from "../api/time.ts";
 import { auditedBudget } from "../credits/budgets.ts";
 import { ApiError } from "../errors.ts";
 import { allowancesOf, createAllowance, endAllowance } from "./allowances.ts";
-import { changeBudget, createBudget, deleteBudget } from "./budgets.ts";
+import { changeBudget, checkNewBudget, createBudget, deleteBudget } from "./budgets.ts";
 import {
   allPages,
   type Core,
@@ -76,15 +77,15 @@ export async function planOrganization(core: Core, declared: OrganizationDeclara
   const { id, external_id: externalId, name } = present ?? { id: null, external_id: null, name: "" };
   const plan: OrganizationPlan = { id, externalId, name, isNew: id === null, steps: [] };
   if (id === null) Object.assign(plan, { externalId: terms.external_id, name: terms.name });
-  plan.steps.push(
-    ...(await organizationSteps(core, plan, terms, present)),
-    ...(await stepsOf(core, plan, tokens, { list: "tokens", key: "name", kind: "token", open: openTokens })),
-    ...(await stepsOf(core, plan, budgets, { list: "budgets", key: "name", kind: "budget", open: openBudgets })),
-    ...(await stepsOf(core, plan, allowances, {
-      ...{ list: "allowances", key: "reference", kind: "allowance", open: openAllowances },
-    })),
-    ...(await stepsOf(core, plan, grants, { list: "grants", key: "reference", kind: "grant", open: openGrants })),
-  );
+  plan.steps.push(...(await organizationSteps(core, plan, terms, present)));
+  const lists: [entries: Values[], of: List][] = [
+    [tokens, { list: "tokens", key: "name", kind: "token", open: openTokens }],
+    // Their selectors name tokens of the steps before.
+    [budgets, { list: "budgets", key: "name", kind: "budget", open: openBudgets }],
+    [allowances, { list: "allowances", key: "reference", kind: "allowance", open: openAllowances }],
+    [grants, { list: "grants", key: "reference", kind: "grant", open: openGrants }],
+  ];
+  for (const [entries, of] of lists) plan.steps.push(...(await stepsOf(core, plan, entries, of)));
   return plan;
 }
 
@@ -97,7 +98,10 @@ async function findOrganization({ directory }: Core, { id, external_id: external
   if (present === undefined) {
     if (id !== undefined) throw unknownOrganization(id);
     if (name !== undefined) return undefined;
-    throw missing("name", `'name'. There is no organization with the external id ${shortText(externalId ?? "")}`);
+    throw missing(
+      "name",
+      `'name', because there is no organization with the external id ${shortText(externalId ?? "")}`,
+    );
   }
   if (present.status === "closed") throw closedOrganization(present.id);
   if (present.kind === "playground") throw invalidValue("id", "that of the playground", "that of a customer");
@@ -143,6 +147,8 @@ interface Kind {
   changeable?: readonly string[];
   /** Returns the terms with the values that are stored for them. Default: the terms. */
   stored?(terms: Values): Values;
+  /** Throws an ApiError for terms that cannot be created. */
+  check?(terms: Values): void;
   create(terms: Values): Promise<unknown>;
   change?(id: string, body: Values): Promise<unknown>;
   remove?(id: string): Promise<unknown>;
@@ -183,7 +189,7 @@ async function stepOf(
   core: Core,
   name: string,
   { removed, ...terms }: Values,
-  { find, changeable, stored, create, change, remove }: Kind,
+  { find, changeable, stored, check, create, change, remove }: Kind,
   { key, kind }: List,
 ): Promise<Step[]> {
   const found = await find(name);
@@ -194,7 +200,10 @@ async function stepOf(
     return [{ kind, name, action: "remove", changes: [], run: async () => remove?.(present.id) }];
   }
   const changes = differences(core, stored?.(terms) ?? terms, present?.values);
-  if (present === undefined) return [{ kind, name, action: "create", changes, run: () => create(terms) }];
+  if (present === undefined) {
+    check?.(terms);
+    return [{ kind, name, action: "create", changes, run: () => create(terms) }];
+  }
   if (changes.length === 0) return [];
   const fixed = changeable && changes.find(({ field }) => !changeable.includes(field));
   if (fixed !== undefined) {
@@ -239,12 +248,25 @@ async function openBudgets(core: Core, plan: OrganizationPlan): Promise<Kind> {
     return named && { ...named, tokens: named.tokens?.map((name) => tokenNamed(of, name)?.[field] ?? name) ?? null };
   };
   const stored = (row: (typeof rows)[number]) => ({ id: row.id, isEnded: false, values: auditedBudget(row) });
+  const own = rows.filter(({ capOf }) => capOf === null);
+  const isNew = (name: string) =>
+    plan.steps.some((step) => step.kind === "token" && step.action === "create" && step.name === name);
+  let count = own.length;
   return {
     changeable: ["amount", "limits"],
-    find: (name) => rows.filter((row) => row.capOf === null && row.name === name).map(stored),
+    find: (name) => own.filter((row) => row.name === name).map(stored),
     stored({ selector, ...terms }) {
       const named = withTokens(selector, tokens, "caller_id");
       return named === undefined ? terms : { ...terms, selector: { models: null, metadata: null, ...named } };
+    },
+    check(terms) {
+      checkNewBudget(terms as unknown as NewBudget, count);
+      count += 1;
+      const { tokens: names } = (terms.selector as Selector) ?? {};
+      for (const [index, name] of names?.entries() ?? []) {
+        if (tokenNamed(tokens, name) !== undefined || isNew(name)) continue;
+        throw invalidValue(`selector.tokens[${index}]`, shortText(name), "the name of a token of the organization");
+      }
     },
     async create({ selector, ...terms }) {
       const body = { ...terms, selector: withTokens(selector, await tokensOf(core, plan.id), "id") };
@@ -255,9 +277,10 @@ async function openBudgets(core: Core, plan: OrganizationPlan): Promise<Kind> {
   };
 }
 
-/** Finds a token by its id, or an active one by its name. */
+/** Finds a token by its id or by its name, one that has ended only if no active one has the name. */
 function tokenNamed(tokens: Token[], name: string): Token | undefined {
-  return tokens.find((token) => token.id === name || (token.name === name && isActive(token)));
+  const named = tokens.filter((token) => token.id === name || token.name === name);
+  return named.find((token) => token.id === name || isActive(token)) ?? named[0];
 }
 
 async function openAllowances(core: Core, plan: OrganizationPlan): Promise<Kind> {
