@@ -28,25 +28,21 @@ interface Opened {
 async function openSqlite(): Promise<Opened> {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-payments-"));
   const store = await openSqliteStore({ dataDir, role: "service" });
-  return {
-    store,
-    async close() {
-      await store.close();
-      await rm(dataDir, { recursive: true });
-    },
+  const close = async () => {
+    await store.close();
+    await rm(dataDir, { recursive: true });
   };
+  return { store, close };
 }
 
 async function openPostgres(): Promise<Opened> {
   const database = await createTestDatabase();
   const store = await openPostgresStore({ url: database.url, role: "service" });
-  return {
-    store,
-    async close() {
-      await store.close();
-      await database.drop();
-    },
+  const close = async () => {
+    await store.close();
+    await database.drop();
   };
+  return { store, close };
 }
 
 const KINDS = [
@@ -343,11 +339,9 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
               if (held.outcome === "held") holds.push(hold);
             } else if (step.do === "end") {
               const [hold] = holds.splice(step.of % Math.max(1, holds.length), 1);
-              const isSettled = step.amount % 2 === 0;
-              if (hold)
-                await opened.store.books.apply("durable", [
-                  isSettled ? settleOf(hold, Number(hold.most)) : releaseOf(hold),
-                ]);
+              const end = (held: HoldTransition) =>
+                step.amount % 2 === 0 ? settleOf(held, Number(held.most)) : releaseOf(held);
+              if (hold) await opened.store.books.apply("durable", [end(hold)]);
             } else if (step.do === "deliver") {
               const body = anyOf(waiting, step.of);
               if (body !== undefined)
@@ -369,7 +363,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
           for (const hold of holds) await opened.store.books.apply("durable", [releaseOf(hold)]);
           await collectDebts({ rows: opened.store.payments, book, clock: Date.now, newId: () => v7() });
           await expectSound(organizationId);
-          // What Stripe states as paid, less what is refunded or withdrawn, is what the customer has, has spent, or owes.
+          // The customer has, has spent or owes what Stripe states as paid, less what is refunded or withdrawn.
           let paid = 7_000_000n;
           for (const intent of intents) {
             const { amount, refunded, disputed } = (await api.payment(intent)) as PaymentRow;
