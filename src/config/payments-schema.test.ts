@@ -31,8 +31,27 @@ test.each<[string, object, RegExp]>([
     { currency: "jpy", packages: [{ amount: "10.5" }] },
     /packages\[0\]\.amount is 10\.5/,
   ],
-  ["a third decimal", { freeAmount: { least: "0.005", most: "1" } }, /freeAmount\.least is 0\.005/],
-  ["bounds that are the wrong way round", { freeAmount: { least: "5", most: "1" } }, /freeAmount has more as least/],
+  ["a third decimal", { customAmount: { minimum: "0.005", maximum: "1" } }, /customAmount\.minimum is 0\.005/],
+  [
+    "bounds that are the wrong way round",
+    { customAmount: { minimum: "5", maximum: "1" } },
+    /customAmount has a minimum above its maximum/,
+  ],
+  [
+    "two packages of one amount",
+    { packages: [{ amount: "10" }, { amount: "20" }, { amount: "10.00", credits: "200" }] },
+    /packages\[2\]\.amount is the amount of an earlier package/,
+  ],
+  [
+    "a package that buys 0 credits",
+    { creditsPerUnit: "0.0000001", packages: [{ amount: "1", credits: "5" }, { amount: "9.99" }] },
+    /packages\[1\]\.amount is 9\.99, which buys 0 credits/,
+  ],
+  [
+    "a custom amount that buys 0 credits",
+    { creditsPerUnit: "0.0000001", customAmount: { minimum: "1", maximum: "500" } },
+    /customAmount\.minimum is 1, which buys 0 credits/,
+  ],
   [
     "credits finer than the books",
     { packages: [{ amount: "1", credits: "0.0000001" }] },

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { parseCredits } from "../credits/amount.ts";
-import { minorUnits } from "../credits/money.ts";
+import { creditsFor, minorUnits } from "../credits/money.ts";
 import { DecimalText, Entry, Group, OptionalKeys } from "./upstream-schema.ts";
 
 const Positive = (description: string) =>
@@ -23,7 +23,7 @@ const StripeSchema = Entry({
     { default: [], description: "Amounts that customers choose from." },
   ),
   ...OptionalKeys({
-    freeAmount: Entry({ least: Positive("Smallest amount."), most: Positive("Largest amount.") }),
+    customAmount: Entry({ minimum: Positive("Smallest amount."), maximum: Positive("Largest amount.") }),
   }),
   automaticTax: Type.Boolean({ default: false, description: "True to let Stripe Tax compute and collect taxes." }),
   ...OptionalKeys({
@@ -39,20 +39,26 @@ export function paymentContradiction({
   stripe,
 }: Static<typeof PaymentsSchema>): { path: Path; text: string } | undefined {
   if (stripe === undefined) return undefined;
-  const { currency, packages, freeAmount } = stripe;
+  const { currency, creditsPerUnit, packages, customAmount } = stripe;
   const found = (path: Path, text: string) => ({ path: ["payments", "stripe", ...path], text });
-  const prices: { path: Path; amount: string }[] = [
-    ...packages.map(({ amount }, index) => ({ path: ["packages", index, "amount"], amount })),
-    ...Object.entries(freeAmount ?? {}).map(([name, amount]) => ({ path: ["freeAmount", name], amount })),
+  const prices: { path: Path; amount: string; credits?: string | undefined }[] = [
+    ...packages.map((one, index) => ({ path: ["packages", index, "amount"], ...one })),
+    ...Object.entries(customAmount ?? {}).map(([name, amount]) => ({ path: ["customAmount", name], amount })),
   ];
-  const minor = (amount: string) => minorUnits(amount, currency);
-  const wrong = prices.find(({ amount }) => minor(amount) === undefined);
-  if (wrong !== undefined) return found(wrong.path, `is ${wrong.amount}, which is no amount of ${currency}.`);
+  const minor = (amount: string) => minorUnits(amount, currency) ?? 0n;
+  const wrong = prices.find(({ amount }) => minor(amount) === 0n);
+  if (wrong !== undefined) return found(wrong.path, `is ${wrong.amount}, which is not a valid amount in ${currency}.`);
   const index = packages.findIndex(({ credits }) => credits !== undefined && parseCredits(credits) === undefined);
   if (index >= 0) return found(["packages", index, "credits"], "must have at most 6 decimals.");
-  if (freeAmount !== undefined && (minor(freeAmount.least) ?? 0n) > (minor(freeAmount.most) ?? 0n)) {
-    return found(["freeAmount"], "has more as least than as most.");
+  const isFree = (amount: string) => creditsFor(minor(amount), currency, creditsPerUnit) === 0n;
+  const free = prices.find(({ amount, credits }) => credits === undefined && isFree(amount));
+  if (free !== undefined) return found(free.path, `is ${free.amount}, which buys 0 credits.`);
+  const amounts = packages.map(({ amount }) => minor(amount));
+  const repeated = amounts.findIndex((amount, at) => amounts.indexOf(amount) < at);
+  if (repeated >= 0) return found(["packages", repeated, "amount"], "is the amount of an earlier package.");
+  if (customAmount !== undefined && minor(customAmount.minimum) > minor(customAmount.maximum)) {
+    return found(["customAmount"], "has a minimum above its maximum.");
   }
   if (prices.length > 0) return undefined;
-  return found(["packages"], "is empty. It must have an entry where there is no payments.stripe.freeAmount.");
+  return found(["packages"], "is empty. Add a package, or set payments.stripe.customAmount.");
 }

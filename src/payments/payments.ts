@@ -101,22 +101,24 @@ export class Offers {
 
   /** Describes the offers for the admin API. */
   describe(): NonNullable<PaymentTerms["offer"]> {
-    const { currency, freeAmount, creditsPerUnit } = this.#settings;
+    const { currency, customAmount, creditsPerUnit } = this.#settings;
     const packages = [...this.#packages].map(([price, credits]) => {
       return { amount: moneyNumber(price, currency), credits: creditsFromMicro(credits) };
     });
-    const free_amount = freeAmount ? { least: Number(freeAmount.least), most: Number(freeAmount.most) } : null;
-    return { currency, packages, free_amount, credits_per_unit: Number(creditsPerUnit) };
+    const { minimum, maximum } = customAmount ?? {};
+    const custom_amount = customAmount ? { minimum: Number(minimum), maximum: Number(maximum) } : null;
+    return { currency, packages, custom_amount, credits_per_unit: Number(creditsPerUnit) };
   }
 
   /** Returns the price in the smallest unit, and the credits, of an amount that is offered. Throws invalid_value. */
   find(amount: number): { price: bigint; currency: string; credits: MicroCredits } {
-    const { currency, packages, freeAmount } = this.#settings;
+    const { currency, packages, customAmount } = this.#settings;
     const price = this.#minor(String(amount));
-    const isFree = freeAmount && price >= this.#minor(freeAmount.least) && price <= this.#minor(freeAmount.most);
-    const credits = this.#packages.get(price) ?? (isFree ? this.#creditsFor(price) : 0n);
+    const isCustom =
+      customAmount && price >= this.#minor(customAmount.minimum) && price <= this.#minor(customAmount.maximum);
+    const credits = this.#packages.get(price) ?? (isCustom ? this.#creditsFor(price) : 0n);
     if (price > 0n && credits > 0n) return { price, currency, credits };
-    const range = freeAmount ? [`an amount from ${freeAmount.least} to ${freeAmount.most}`] : [];
+    const range = customAmount ? [`an amount from ${customAmount.minimum} to ${customAmount.maximum}`] : [];
     const all = [...packages.map((one) => one.amount), ...range].join(", ");
     const message = `Invalid 'amount': expected one of these, in ${currency.toUpperCase()}: ${all}.`;
     throw new ApiError("invalid_value", message, { param: "amount" });

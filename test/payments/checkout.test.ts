@@ -52,7 +52,7 @@ test("an organization buys a package, and its credits arrive with Stripe's event
         { amount: 10, credits: 100 },
         { amount: 50, credits: 600 },
       ],
-      free_amount: { least: 5, most: 500 },
+      custom_amount: { minimum: 5, maximum: 500 },
       credits_per_unit: 10,
     },
     debt: 0,
@@ -108,7 +108,7 @@ test.each([
   expect(stripe.asked).toBe(asked);
 });
 
-test("an amount in the free range is priced by the rate, also with a decimal that no float has", async () => {
+test("a custom amount is priced by the rate, also with a decimal that no float has", async () => {
   const { id } = await organization();
   expect(await checkout(id, 12.29)).toMatchObject({ status: 201, body: { amount: 12.29, credits: 122.9 } });
   expect(stripe.forms.at(-1)?.get("line_items[0][price_data][unit_amount]")).toBe("1229");

@@ -19,7 +19,10 @@ interface Paid {
 export function stripeSettings(apiUrl: string, rest: Partial<StripeSettings> = {}): StripeSettings {
   return {
     ...{ secretKey: SECRET_KEY, webhookSecret: WEBHOOK_SECRET, currency: "eur", creditsPerUnit: "10" },
-    ...{ packages: [{ amount: "10" }, { amount: "50", credits: "600" }], freeAmount: { least: "5", most: "500" } },
+    ...{
+      packages: [{ amount: "10" }, { amount: "50", credits: "600" }],
+      customAmount: { minimum: "5", maximum: "500" },
+    },
     ...{ automaticTax: false, apiUrl, ...rest },
   };
 }

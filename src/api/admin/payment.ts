@@ -10,8 +10,8 @@ export const PaymentTerms = Entity("payment_terms", {
     ObjectOf("What can be bought; null if nothing can.", {
       currency: Currency,
       packages: Type.Array(Type.Object({ amount: Type.Number(), credits: Amount })),
-      free_amount: Nullable(
-        ObjectOf("Range of amounts to choose from.", { least: Type.Number(), most: Type.Number() }),
+      custom_amount: Nullable(
+        ObjectOf("Range of amounts to choose from.", { minimum: Type.Number(), maximum: Type.Number() }),
       ),
       credits_per_unit: NumberOf("Credits for one unit of the currency; packages may differ."),
     }),
@@ -21,7 +21,7 @@ export const PaymentTerms = Entity("payment_terms", {
 export type PaymentTerms = Static<typeof PaymentTerms>;
 
 export const NewCheckout = Strict({
-  amount: Type.Number({ exclusiveMinimum: 0, maximum: 1e12, description: "Price of a package, or a free amount." }),
+  amount: Type.Number({ exclusiveMinimum: 0, maximum: 1e12, description: "Price of a package, or a custom amount." }),
   return_url: Type.String({
     ...{ pattern: "^https?://[^?#\\s]+$", maxLength: 2_000 },
     description: "Address to return to from Stripe, with `?payment=paid` or `?payment=canceled` added.",

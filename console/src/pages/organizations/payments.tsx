@@ -14,7 +14,7 @@ import { Listing } from "../../ui/listing.tsx";
 import { Card } from "../../ui/page.tsx";
 import { Badge, Empty, Note } from "../../ui/states.tsx";
 import type { Column } from "../../ui/table.tsx";
-import { Ago, Credits, useNow } from "../../ui/values.tsx";
+import { Ago, Credits } from "../../ui/values.tsx";
 import { useFilters } from "../filters.tsx";
 import { type Read, readCredits, shownError } from "../read-form.ts";
 import { Summary } from "./booking-forms.tsx";
@@ -47,9 +47,10 @@ const COLUMNS: readonly Column<Payment>[] = [
 export function Payments({ organization }: { organization: Organization }) {
   const { may } = useAccess();
   const [isBuying, setBuying] = useState(false);
+  const [{ payment }] = useFilters(["payment"]);
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/payments`;
   const { offer, debt } = useQuery(paymentTerms(organization.id)).data ?? { offer: null, debt: 0 };
-  const list = useList<Payment>("organizations", path, {}, { isLive: true });
+  const list = useList<Payment>("organizations", path, {}, { isLive: offer !== null });
   if (offer === null && !list.rows?.length) return null;
   return (
     <Card
@@ -64,7 +65,10 @@ export function Payments({ organization }: { organization: Organization }) {
         )
       }
     >
-      <Returned newest={list.rows?.[0]} />
+      {payment === "canceled" && <Note>The payment was canceled. Nothing was charged.</Note>}
+      {payment === "paid" && (
+        <Note>Thank you. The payment appears here, with its credits granted, as soon as Stripe confirms it.</Note>
+      )}
       {debt > 0 && (
         <Note tone="warn">
           {formatAmount(debt)} credits of refunded payments were already spent. The next payment covers them first.
@@ -85,24 +89,10 @@ export function Payments({ organization }: { organization: Organization }) {
   );
 }
 
-const RECENT_MS = 10 * 60_000;
-
-/** Says what became of a payment after the way back from Stripe. */
-function Returned({ newest }: { newest: Payment | undefined }) {
-  const [{ payment }] = useFilters(["payment"]);
-  const now = useNow();
-  if (payment === "canceled") return <Note>The payment was canceled. Nothing was charged.</Note>;
-  if (payment !== "paid") return null;
-  if (newest === undefined || Date.parse(newest.created_at) < now - RECENT_MS) {
-    return <Note>Thank you. The credits are granted within moments.</Note>;
-  }
-  return <Note tone="good">Thank you. {formatAmount(newest.granted)} credits were granted.</Note>;
-}
-
 const OTHER = "other";
 
 function BuyForm({ organization, offer, onClose }: { organization: Organization; offer: Offer; onClose: () => void }) {
-  const { currency, packages, free_amount } = offer;
+  const { currency, packages, custom_amount } = offer;
   const [choice, setChoice] = useState(String(packages[0]?.amount ?? OTHER));
   const [text, setText] = useState("");
   const [isSubmitted, setSubmitted] = useState(false);
@@ -127,13 +117,13 @@ function BuyForm({ organization, offer, onClose }: { organization: Organization;
         onValue={setChoice}
         options={[
           ...packages.map((one) => [String(one.amount), formatMoney(one.amount, currency)] as const),
-          ...(free_amount === null ? [] : [[OTHER, "Other amount"] as const]),
+          ...(custom_amount === null ? [] : [[OTHER, "Other amount"] as const]),
         ]}
       />
-      {choice === OTHER && free_amount !== null && (
+      {choice === OTHER && custom_amount !== null && (
         <TextField
           label={`Other amount in ${currency.toUpperCase()}`}
-          hint={`From ${formatMoney(free_amount.least, currency)} to ${formatMoney(free_amount.most, currency)}.`}
+          hint={`From ${formatMoney(custom_amount.minimum, currency)} to ${formatMoney(custom_amount.maximum, currency)}.`}
           inputMode="decimal"
           value={text}
           error={shownError(amount, text, isSubmitted)}
@@ -149,10 +139,10 @@ function creditsOf(amount: number, { packages, credits_per_unit }: Offer): numbe
   return packages.find((one) => one.amount === amount)?.credits ?? amount * credits_per_unit;
 }
 
-function readAmount(text: string, { free_amount, currency }: Offer): Read<number> {
+function readAmount(text: string, { custom_amount, currency }: Offer): Read<number> {
   const read = readCredits(text);
-  if ("error" in read || free_amount === null) return read;
-  const { least, most } = free_amount;
-  if (read.value >= least && read.value <= most) return read;
-  return { error: `Enter an amount from ${formatMoney(least, currency)} to ${formatMoney(most, currency)}.` };
+  if ("error" in read || custom_amount === null) return read;
+  const { minimum, maximum } = custom_amount;
+  if (read.value >= minimum && read.value <= maximum) return read;
+  return { error: `Enter an amount from ${formatMoney(minimum, currency)} to ${formatMoney(maximum, currency)}.` };
 }
