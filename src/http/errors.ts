@@ -32,8 +32,8 @@ export function errorHandler(log: Log) {
       const fields = { requestId: request.id, ...callerNamesOf(request.caller), model: request.modelName };
       log.error({ ...fields, defect: shown.cause }, "a request failed with an internal error");
     }
-    const reason = shown.code === "payment_provider_unavailable" && shown.loggedMessage;
-    if (reason) log.warn({ requestId: request.id, reason }, "Stripe did not answer as documented");
+    const { status, message, loggedMessage: reason } = shown;
+    if (status >= 500 && reason !== message) log.warn({ requestId: request.id, reason }, message);
     if (reply.raw.headersSent) return resetConnection(reply, shown);
     const counted = request.caller?.limited?.counted();
     if (counted === undefined) return sendError(reply, shown);
