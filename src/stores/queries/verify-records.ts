@@ -213,15 +213,15 @@ export function checkPayments(
       returned: amount > 0n ? (credits * back) / amount : 0n,
       debt: granted - revoked + payment.covered + returned + withheld - credits,
     };
-    compare(report, 18, `payment ${id}`, payment, sums, "its parts say");
+    compare(report, 19, `payment ${id}`, payment, sums, "its parts say");
     if (revoked < least || revoked > most || payment.debtCovered > debt) {
       report(
-        18,
+        19,
         `The payment ${id} took back ${revoked} of its grants, which say ${least} to ${most}, or less is owed than covered.`,
       );
     }
     for (const grantId of ids) made.delete(grantId);
     covered.delete(id);
   }
-  for (const id of [...made.keys(), ...covered.keys()]) report(18, `${id} is of a payment that does not exist.`);
+  for (const id of [...made.keys(), ...covered.keys()]) report(19, `${id} is of a payment that does not exist.`);
 }
