@@ -134,6 +134,10 @@ test("no month is closed that has no digest", async () => {
   };
   await run({ requestMonths: 1 }, { store: { ...store, monthDigests: { ...store.monthDigests, store: failing } } });
   expect(count("request")).toBe(REQUESTS);
+  // Nothing is stored, as after the requests of the month were closed.
+  const refused = async () => {};
+  await run({ requestMonths: 1 }, { store: { ...store, monthDigests: { ...store.monthDigests, store: refused } } });
+  expect(count("request")).toBe(REQUESTS);
   // By the clock of the store, the month is not over.
   const next = async () => ({ month: Date.UTC(2026, 3, 1), previous: undefined, isOver: false });
   await run({ requestMonths: 1 }, { store: { ...store, monthDigests: { ...store.monthDigests, next } } });

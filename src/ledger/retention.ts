@@ -213,9 +213,11 @@ export class Retention {
   /** Stores the digests of the months that are over. Returns the first month that has none; undefined if nothing was booked. */
   async #storeDigests(organizationId: string): Promise<number | undefined> {
     const { monthDigests } = this.#options.store;
-    for (;;) {
+    for (let last: number | undefined; ; ) {
       const next = await this.#paced(() => monthDigests.next(organizationId));
-      if (next === undefined || !next.isOver) return next?.month;
+      // The same month again: its digest was refused, and would be until the next run.
+      if (next === undefined || !next.isOver || next.month === last) return next?.month;
+      last = next.month;
       const hash = monthDigests.begin(organizationId, next);
       while (!(await this.#paced(() => monthDigests.add(hash))));
       await monthDigests.store(hash, this.#options.live.config.statements);
