@@ -9,7 +9,8 @@ import { type SpendingBudget, windowEnd } from "./budgets.ts";
 
 export type EventRow = RowOf<typeof EVENT>;
 
-const CONTACTS_ID = "contacts_";
+/** Prefix of the ids of contacts. */
+export const CONTACTS_ID = "contacts_";
 
 /** Returns the receiver that stands for the contacts of an organization, who get its statements by mail. */
 export function contactsOf({ id: organizationId, contacts }: RowOf<typeof ORGANIZATION>): RowOf<typeof RECEIVER> {

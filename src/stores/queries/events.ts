@@ -1,5 +1,5 @@
 import type { AuditRow } from "../../credits/audit.ts";
-import { contactsOf, type EventRow, organizationOfContacts } from "../../credits/warnings.ts";
+import { CONTACTS_ID, contactsOf, type EventRow, organizationOfContacts } from "../../credits/warnings.ts";
 import { DELIVERY, EVENT, RECEIVER } from "../admin-schema.ts";
 import { type Database, listsOf } from "../database.ts";
 import { number, requiredText } from "../fields.ts";
@@ -130,11 +130,12 @@ function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
     },
     /** Returns contacts of organizations for which deliveries are due, each as a receiver. */
     async dueContacts(nowMs: number, limit: number): Promise<ReceiverRow[]> {
-      // From `contacts_` up to the next prefix in the order of bytes.
+      // Up to the next prefix in the order of bytes.
+      const end = CONTACTS_ID.replace("_", "`");
       const rows = await readRows(ORGANIZATION)`
         select * from organization where id in (
-          select substr(receiver_id, 10) from delivery
-          where receiver_id > 'contacts_' and receiver_id < 'contacts\`' and state = 'waiting' and next_at <= ${nowMs}
+          select substr(receiver_id, ${CONTACTS_ID.length + 1}) from delivery
+          where receiver_id > ${CONTACTS_ID} and receiver_id < ${end} and state = 'waiting' and next_at <= ${nowMs}
           limit ${limit})`;
       return rows.map(contactsOf);
     },
@@ -205,7 +206,7 @@ function deliveries({ read, readRows, write, writeIf }: Database) {
           equal({ receiver_id: receiverId, state }),
           organizationId !== null &&
             sql`(receiver_id in (select id from receiver where organization_id = ${organizationId})
-              or receiver_id = ${`contacts_${organizationId}`})`,
+              or receiver_id = ${`${CONTACTS_ID}${organizationId}`})`,
           before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`,
         )} order by created_at desc, id desc limit ${limit}`,
       ),
