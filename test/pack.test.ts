@@ -6,6 +6,7 @@ import { basename, dirname, extname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { linksOf, readDocuments } from "./support/documents.ts";
 import { freePort } from "./support/service.ts";
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -42,12 +43,16 @@ describe("the packed package, installed into an empty folder", () => {
 
   afterAll(() => rm(folder, { recursive: true, force: true }));
 
-  test("holds compiled JavaScript and what it reads, nothing else", async () => {
+  const packedPaths = async () => {
     const { stdout } = await run("tar", ["--list", "--file", tarball], folder);
-    const paths = stdout
+    return stdout
       .trim()
       .split("\n")
       .map((path) => path.replace(/^package\//, ""));
+  };
+
+  test("holds compiled JavaScript and what it reads, nothing else", async () => {
+    const paths = await packedPaths();
     expect(paths).toEqual(
       expect.arrayContaining(["bin/tollgate.js", "dist/main.js", "console/dist/index.html", "LICENSE", "README.md"]),
     );
@@ -56,8 +61,20 @@ describe("the packed package, installed into an empty folder", () => {
     expect(
       paths.filter(
         (path) =>
-          !/^(bin|deploy|dist|docs|console\/dist)\/|^[A-Z]+(\.md)?$|^(package|npm-shrinkwrap)\.json$/.test(path),
+          !/^(bin|deploy|dist|docs|console\/dist|overspend\/gateways)\/|^[A-Z]+(\.md)?$|^overspend\/README\.md$|^(package|npm-shrinkwrap)\.json$/.test(
+            path,
+          ),
       ),
+    ).toEqual([]);
+  });
+
+  test("holds everything that its documentation links to", async () => {
+    const paths = await packedPaths();
+    const pages = readDocuments().filter(({ path }) => paths.includes(path));
+    const links = pages.flatMap((page) => linksOf(page).map(({ target }) => ({ page: page.path, target })));
+    expect(links.length).toBeGreaterThan(100);
+    expect(
+      links.filter(({ target }) => !paths.some((path) => path === target || path.startsWith(`${target}/`))),
     ).toEqual([]);
   });
 

@@ -20,7 +20,7 @@ export interface Block {
 /** Every Markdown page of the project. */
 export function readDocuments(): Document[] {
   const pages = readdirSync(join(ROOT, "docs"), { recursive: true, encoding: "utf8" });
-  const all = [...readdirSync(ROOT), "bench/README.md", ...pages.map((path) => `docs/${path}`)];
+  const all = [...readdirSync(ROOT), "bench/README.md", "overspend/README.md", ...pages.map((path) => `docs/${path}`)];
   const paths = all.filter((path) => path.endsWith(".md"));
   return paths.map((path) => ({ path, text: readFileSync(join(ROOT, path), "utf8") }));
 }
