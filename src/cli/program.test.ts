@@ -74,9 +74,17 @@ describe("help", () => {
     expect(await run("--version")).toMatchObject({ code: 0, out: "1.2.3", errors: [], store: null });
   });
 
-  test.each(["", "org"])("the help goes to standard error without a command: tollgate %s", async (words) => {
+  test.each([
+    ["", "a command is missing"],
+    ["org", "a command is missing"],
+    ["help foo", "unknown command 'foo'"],
+    ["org help foo", "unknown command 'foo'"],
+  ])("without a known command, the reason and the help go to standard error: tollgate %s", async (words, reason) => {
     const { code, out, errors } = await run(...words.split(" ").filter(Boolean));
-    expect({ code, out }).toMatchObject({ code: 2, out: "" });
+    expect({ code, out, line: errors[0] }).toEqual({
+      ...{ code: 2, out: "" },
+      line: `tollgate: ${reason}; add --help for the usage`,
+    });
     expect(errors.join("\n")).toContain("Usage: tollgate");
   });
 });

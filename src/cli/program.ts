@@ -31,6 +31,10 @@ export function createProgram(terminal: Terminal, version: string): Command {
       writeOut: (text) => terminal.out(text.trimEnd()),
       writeErr: (text) => terminal.error(text.trimEnd()),
       outputError: (text, write) => write(usageLine(text)),
+    })
+    // Commander prints only the help where a command is missing, or is unknown to `help`.
+    .addHelpText("beforeAll", ({ error, command: { args } }) => {
+      return error ? usageLine(args.length > 1 ? `unknown command '${args[1]}'` : "a command is missing") : "";
     });
   addServe(program, terminal, version);
   for (const add of [addOperations, addModels, addOtherStoreCommands, addImport, addRetention, addStore, addConfig]) {
