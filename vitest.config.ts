@@ -24,7 +24,7 @@ const ISOLATED = [
   "src/ledger/commit-queue.test.ts",
   "test/commands.test.ts",
   "test/operator-commands.test.ts",
-  "test/moving-in.test.ts",
+  "test/import.test.ts",
   "test/organizations-as-code.test.ts",
   "test/organizations-mistakes.test.ts",
 ];

@@ -1,8 +1,9 @@
 import { detailsOf, isObject, type JsonObject, objectsIn } from "../api/json.ts";
 import { isoTime } from "../api/time.ts";
+import { BUDGETS_MAX } from "../credits/budgets.ts";
 
 /** An organization as `tollgate apply` reads it. */
-type Moved = Record<string, unknown> & { external_id: string; tokens: { name: string }[]; budgets: object[] };
+type Imported = Record<string, unknown> & { external_id: string; tokens: { name: string }[]; budgets: object[] };
 
 /** A key of another gateway. What it may spend is an amount in dollars; null: no bound. */
 interface Key {
@@ -19,7 +20,7 @@ interface Key {
 }
 
 /** Adds an entry of another gateway. */
-type Reader = (moving: MovingIn, entry: JsonObject) => void;
+type Reader = (target: GatewayImport, entry: JsonObject) => void;
 
 const WINDOWS: Record<string, string> = {
   ...{ "1d": "day", "24h": "day", daily: "day", "7d": "week", weekly: "week" },
@@ -29,8 +30,8 @@ const WINDOWS: Record<string, string> = {
 const UNITS_PER_DOLLAR = 500_000;
 
 /** Organizations and prices of another gateway, collected from answers of its API. */
-class MovingIn {
-  readonly organizations = new Map<string, Moved>();
+class GatewayImport {
+  readonly organizations = new Map<string, Imported>();
   /** Prices of models in credits per million tokens. */
   readonly prices: Record<string, Record<string, number>> = {};
   /** Sentences about everything that is left out. */
@@ -44,7 +45,7 @@ class MovingIn {
   }
 
   /** Returns an organization, to which terms are added. External ids have no spaces and only ASCII. */
-  organization(id: string, terms: JsonObject = {}): Moved {
+  organization(id: string, terms: JsonObject = {}): Imported {
     const external_id = encodeURI(id);
     const present = this.organizations.get(external_id) ?? { external_id, name: id, tokens: [], budgets: [] };
     this.organizations.set(external_id, Object.assign(present, terms));
@@ -52,8 +53,8 @@ class MovingIn {
   }
 
   /** Grants what is left of a balance, or every month an amount that is renewed monthly. */
-  addFunds(organization: Moved, { amount, left, renewal = null }: Pick<Key, "amount" | "left" | "renewal">): void {
-    const reference = `moved from ${organization.external_id}`;
+  addFunds(organization: Imported, { amount, left, renewal = null }: Pick<Key, "amount" | "left" | "renewal">): void {
+    const reference = `imported from ${organization.external_id}`;
     const credits = this.#credits(renewal === null ? left : amount);
     if (credits > 0 && renewal === null) organization.grants = [{ reference, amount: credits }];
     else if (credits > 0 && windowOf(renewal) === "month") organization.allowances = [{ reference, amount: credits }];
@@ -65,7 +66,7 @@ class MovingIn {
 
   /** Adds a token for a key. What the key may spend is its cap, or a budget if it is renewed. */
   addKey(
-    { external_id, tokens, budgets }: Moved,
+    { external_id, tokens, budgets }: Imported,
     { id, models, limits, amount, left, renewal = null, ...key }: Key,
   ): void {
     const { isDisabled, expiresAtMs } = key;
@@ -74,22 +75,25 @@ class MovingIn {
     const window = windowOf(renewal);
     const credits = this.#credits(renewal === null ? left : amount);
     const isExpired = expiresAtMs !== undefined && !(expiresAtMs > this.#nowMs);
-    if (isDisabled || isExpired || (amount !== null && (credits <= 0 || (renewal !== null && window === undefined)))) {
+    const isRenewed = amount !== null && window !== undefined;
+    const isFull = isRenewed && budgets.length >= BUDGETS_MAX;
+    const isSpent = amount !== null && (credits <= 0 || (renewal !== null && window === undefined));
+    if (isDisabled || isExpired || isFull || isSpent) {
       const budget = `its budget is ${amount ?? "none"}, of which ${left ?? "all"} is left, renewed: ${renewal ?? "never"}`;
+      const limit = isSpent ? budget : `its organization has ${BUDGETS_MAX} budgets, the maximum`;
       this.notes.push(
-        `${external_id} gets no token ${JSON.stringify(name)}: ${isDisabled ? "it is disabled" : isExpired ? "it has expired" : budget}`,
+        `${external_id} gets no token ${JSON.stringify(name)}: ${isDisabled ? "it is disabled" : isExpired ? "it has expired" : limit}`,
       );
       return;
     }
-    const isCapped = amount !== null && window === undefined;
     tokens.push({
       name,
       ...(Array.isArray(models) && models.length > 0 && { models }),
       ...(limits !== undefined && Object.keys(limits).length > 0 && { limits }),
       ...(expiresAtMs !== undefined && { expires_at: isoTime(expiresAtMs) }),
-      ...(isCapped && { cap: credits }),
+      ...(amount !== null && !isRenewed && { cap: credits }),
     });
-    if (amount !== null && !isCapped) budgets.push({ name, window, amount: credits, selector: { tokens: [name] } });
+    if (isRenewed) budgets.push({ name, window, amount: credits, selector: { tokens: [name] } });
   }
 
   /** Adds the prices of a model, in dollars per token. */
@@ -105,14 +109,14 @@ class MovingIn {
 }
 
 const READERS: Record<string, Reader> = {
-  litellm(moving, { team_id, organization_id, user_id, max_budget, spend, models, blocked, token, ...entry }) {
+  litellm(target, { team_id, organization_id, user_id, max_budget, spend, models, blocked, token, ...entry }) {
     if (typeof entry.model_name === "string") {
       const { input_cost_per_token: input, output_cost_per_token: output, ...info } = detailsOf(entry.model_info);
       const cached = {
         cachedInput: info.cache_read_input_token_cost,
         cacheWrite: info.cache_creation_input_token_cost,
       };
-      return moving.addPrices(entry.model_name, { input, output, ...cached });
+      return target.addPrices(entry.model_name, { input, output, ...cached });
     }
     const amount = numberOf(max_budget);
     const funds = { amount, left: amount && amount - (numberOf(spend) ?? 0), renewal: entry.budget_duration ?? null };
@@ -132,50 +136,45 @@ const READERS: Record<string, Reader> = {
         limits,
         isDisabled: blocked === true,
       };
-      moving.addKey(moving.organization(id), { ...key, ...funds, expiresAtMs });
+      target.addKey(target.organization(id), { ...key, ...funds, expiresAtMs });
     } else if (typeof team_id === "string") {
       const terms = { name: entry.team_alias ?? id, ...(own.length > 0 && { models: own }), limits };
-      moving.addFunds(moving.organization(id, { ...terms, ...(blocked === true && { status: "paused" }) }), funds);
+      target.addFunds(target.organization(id, { ...terms, ...(blocked === true && { status: "paused" }) }), funds);
     }
   },
-  "new-api"(moving, { id, username, quota, user_id, status, model_name, model_ratio, ...entry }) {
+  "new-api"(target, { id, username, quota, user_id, status, model_name, model_ratio, ...entry }) {
     // Lists of users, and the tables, have what was deleted.
     if ((entry.deleted_at ?? entry.DeletedAt ?? null) !== null) {
-      moving.notes.push(`${JSON.stringify(username ?? entry.name ?? id)} is left out: it was deleted`);
+      target.notes.push(`${JSON.stringify(username ?? entry.name ?? id)} is left out: it was deleted`);
       return;
     }
     const dollars = (units: unknown) => (numberOf(units) ?? 0) / UNITS_PER_DOLLAR;
     if (typeof model_name === "string" && entry.quota_type === 0) {
       const times = (ratio: unknown) => (typeof ratio === "number" ? dollars(model_ratio) * ratio : null);
       const cached = { cachedInput: times(entry.cache_ratio), cacheWrite: times(entry.create_cache_ratio) };
-      moving.addPrices(model_name, { input: times(1), output: times(entry.completion_ratio), ...cached });
+      target.addPrices(model_name, { input: times(1), output: times(entry.completion_ratio), ...cached });
     } else if (typeof username === "string") {
       const contacts = entry.email ? { contacts: [entry.email] } : {};
       const terms = { name: entry.display_name || username, ...contacts, ...(status !== 1 && { status: "paused" }) };
       const amount = dollars(quota);
-      moving.addFunds(moving.organization(`new-api:${id}`, terms), { amount, left: amount });
+      target.addFunds(target.organization(`new-api:${id}`, terms), { amount, left: amount });
     } else if (entry.remain_quota !== undefined) {
       const amount = isOn(entry.unlimited_quota) ? null : dollars(entry.remain_quota);
       const seconds = numberOf(entry.expired_time) ?? -1;
       const models = isOn(entry.model_limits_enabled) ? String(entry.model_limits).split(",") : [];
       const key = { id: String(id), name: entry.name, models, amount, left: amount, isDisabled: status !== 1 };
       const expiresAtMs = seconds > 0 ? seconds * 1_000 : undefined;
-      moving.addKey(moving.organization(`new-api:${user_id}`), { ...key, expiresAtMs });
+      target.addKey(target.organization(`new-api:${user_id}`), { ...key, expiresAtMs });
     }
   },
-  openrouter(moving, { id, hash, name, label, limit: most, limit_remaining, limit_reset, total_credits, ...entry }) {
-    const organization = () => moving.organization("openrouter", { name: "OpenRouter" });
+  openrouter(target, { id, hash, name, label, limit: most, limit_remaining, limit_reset, total_credits, ...entry }) {
+    const organization = () => target.organization("openrouter", { name: "OpenRouter" });
     if (isObject(entry.pricing)) {
-      const {
-        prompt: input,
-        completion: output,
-        input_cache_read: cachedInput,
-        input_cache_write: cacheWrite,
-      } = entry.pricing;
-      moving.addPrices(String(id), { input, output, cachedInput, cacheWrite });
+      const { prompt: input, completion: output, input_cache_read, input_cache_write: cacheWrite } = entry.pricing;
+      target.addPrices(String(id), { input, output, cachedInput: input_cache_read, cacheWrite });
     } else if (typeof total_credits === "number") {
       const left = total_credits - (numberOf(entry.total_usage) ?? 0);
-      moving.addFunds(organization(), { amount: left, left });
+      target.addFunds(organization(), { amount: left, left });
     } else if (typeof hash === "string") {
       const funds = { amount: numberOf(most), left: numberOf(limit_remaining), renewal: limit_reset ?? null };
       const key = {
@@ -184,7 +183,7 @@ const READERS: Record<string, Reader> = {
         isDisabled: entry.disabled === true,
         expiresAtMs: timeOf(entry.expires_at),
       };
-      moving.addKey(organization(), { ...key, ...funds });
+      target.addKey(organization(), { ...key, ...funds });
     }
   },
 };
@@ -192,11 +191,11 @@ const READERS: Record<string, Reader> = {
 export const GATEWAYS: readonly string[] = Object.keys(READERS);
 
 /** Reads answers of the API of one of `GATEWAYS`: lists of its keys, organizations and prices, in any order. */
-export function moveIn(gateway: string, answers: readonly unknown[], nowMs: number, creditsPerDollar: number) {
-  const moving = new MovingIn(nowMs, creditsPerDollar);
-  for (const entry of answers.flatMap(entriesIn)) READERS[gateway]?.(moving, entry);
-  const { prices, notes } = moving;
-  return { organizations: [...moving.organizations.values()], prices, notes };
+export function convertGateway(gateway: string, answers: readonly unknown[], nowMs: number, creditsPerDollar: number) {
+  const target = new GatewayImport(nowMs, creditsPerDollar);
+  for (const entry of answers.flatMap(entriesIn)) READERS[gateway]?.(target, entry);
+  const { prices, notes } = target;
+  return { organizations: [...target.organizations.values()], prices, notes };
 }
 
 /** Returns the entries of an answer, which may be in a page. */

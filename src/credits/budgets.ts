@@ -10,6 +10,9 @@ export const NO_VALUE = "(none)";
 /** Begins an `each` that names a metadata key. */
 export const METADATA_PREFIX = "metadata.";
 
+/** Budgets of an organization. A hold compares its request with each of them, and with the cap of its token. */
+export const BUDGETS_MAX = 100;
+
 /** 1970 began on a Thursday. */
 const DAYS_FROM_MONDAY = 3;
 

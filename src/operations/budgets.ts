@@ -6,6 +6,7 @@ import { creditsFromMicro } from "../credits/amount.ts";
 import type { BudgetRow, BudgetUseRow, BudgetWindow } from "../credits/books.ts";
 import {
   auditedBudget,
+  BUDGETS_MAX,
   currentUse,
   hasAmount,
   METADATA_PREFIX,
@@ -90,8 +91,6 @@ const LIMIT_FLAGS = {
   concurrent_requests: optional("--concurrent-requests <number>", "concurrent requests of each value", LIMIT),
 };
 
-/** A hold compares its request with each budget of the organization but the caps of other tokens. */
-const BUDGETS_MAX = 100;
 const WINDOWS: readonly BudgetWindow[] = ["day", "week", "month", "lifetime"];
 const EACH = /^(token|model|metadata\..{1,64})$/;
 

@@ -1,6 +1,6 @@
 import type { Command } from "commander";
 import { parseJson } from "../api/json.ts";
-import { GATEWAYS, moveIn } from "../catalog/other-gateways.ts";
+import { convertGateway, GATEWAYS } from "../catalog/other-gateways.ts";
 import { OperatorError } from "../errors.ts";
 import { credits, wordOf } from "../operations/command.ts";
 import { listsOf } from "../stores/database.ts";
@@ -24,7 +24,7 @@ async function convert(terminal: Terminal, gateway: string, files: string[], fla
   wordOf(GATEWAYS)(gateway, "GATEWAY", 0);
   const creditsPerDollar = credits(flags.creditsPerDollar, "--credits-per-dollar");
   const answers = files.map((file) => parseJson(fileText(file)) ?? refuse(`${file} is not JSON.`));
-  const { organizations, prices, notes } = moveIn(gateway, answers, terminal.clock(), creditsPerDollar);
+  const { organizations, prices, notes } = convertGateway(gateway, answers, terminal.clock(), creditsPerDollar);
   const priceLists = { [gateway]: { prices } };
   const isEmpty = flags.prices === true ? Object.keys(prices).length === 0 : organizations.length === 0;
   if (isEmpty) refuse(`The files contain no ${flags.prices === true ? "prices" : "organizations"} of ${gateway}.`);

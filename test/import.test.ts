@@ -12,7 +12,7 @@ function write(name: string, text: string): string {
   return path;
 }
 
-const FIXTURES = fileURLToPath(new URL("./moving-in/", import.meta.url));
+const FIXTURES = fileURLToPath(new URL("./import/", import.meta.url));
 const filesOf = (gateway: string) =>
   readdirSync(FIXTURES)
     .filter((name) => name.startsWith(gateway))
@@ -31,11 +31,11 @@ describe("the organizations, keys, balances and prices of another gateway become
             { name: "sk-...9def", limits: { tokens_per_minute: 5000 }, expires_at: "2099-01-31T18:00:00.123Z" },
           ],
           budgets: [{ name: "sk-...9def", window: "week", amount: 10, selector: { tokens: ["sk-...9def"] } }],
-          grants: [{ reference: "moved from litellm:t-1", amount: 59.5 }],
+          grants: [{ reference: "imported from litellm:t-1", amount: 59.5 }],
         },
         {
           ...{ external_id: "litellm:t-2", name: "Support", status: "paused", limits: {}, tokens: [], budgets: [] },
-          allowances: [{ reference: "moved from litellm:t-2", amount: 50 }],
+          allowances: [{ reference: "imported from litellm:t-2", amount: 50 }],
         },
         { external_id: "litellm:bob%20b%C3%B6ll", name: "litellm:bob böll", tokens: [], budgets: [] },
       ],
@@ -54,7 +54,7 @@ describe("the organizations, keys, balances and prices of another gateway become
             { name: "laptop", models: ["gpt-5-mini", "claude-haiku-4-5"], cap: 2 },
             { name: "laptop 2", expires_at: "2099-01-01T00:00:00.000Z" },
           ],
-          grants: [{ reference: "moved from new-api:7", amount: 12.5 }],
+          grants: [{ reference: "imported from new-api:7", amount: 12.5 }],
         },
         {
           ...{ external_id: "new-api:8", name: "bob", status: "paused", budgets: [] },
@@ -76,7 +76,7 @@ describe("the organizations, keys, balances and prices of another gateway become
           ...{ external_id: "openrouter", name: "OpenRouter" },
           tokens: [{ name: "Website" }, { name: "Scripts", cap: 2.25 }],
           budgets: [{ name: "Website", window: "month", amount: 100, selector: { tokens: ["Website"] } }],
-          grants: [{ reference: "moved from openrouter", amount: 124.75 }],
+          grants: [{ reference: "imported from openrouter", amount: 124.75 }],
         },
       ],
       { "openai/gpt-5-mini": { input: 0.25, output: 2, cachedInput: 0.025 } },
@@ -96,13 +96,45 @@ describe("the organizations, keys, balances and prices of another gateway become
     const place = ["--data-dir", join(directory, gateway), "--config", config];
     await json("org", "create", "First", ...place);
     const mapping = join(directory, `${gateway}-mapping.csv`);
-    const apply = ["apply", "-f", write(`${gateway}.moved.yaml`, stdout), "--yes", ...place];
+    const apply = ["apply", "-f", write(`${gateway}.imported.yaml`, stdout), "--yes", ...place];
     expect(await json(...apply, "--secrets", mapping)).toMatchObject({ created: organizations.length });
     expect(await json(...apply)).toMatchObject({ applied: false, unchanged: organizations.length });
     const tokens = (organizations as { tokens: unknown[] }[]).flatMap((organization) => organization.tokens);
     expect(readFileSync(mapping, "utf8").trim().split("\r\n")).toHaveLength(1 + tokens.length);
     await json("org", "create", "Priced", "--price-list", gateway, ...place);
     expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });
+  });
+
+  test("a renewed key above the maximum of budgets gets no token, and is named", async () => {
+    const keys = Array.from({ length: 102 }, (_, n) => ({
+      hash: `h${n}`,
+      name: `key ${n}`,
+      limit: 5,
+      limit_reset: "daily",
+    }));
+    const file = write(
+      "many.json",
+      JSON.stringify({ data: [...keys, { hash: "h", name: "capped", limit: 5, limit_remaining: 2 }] }),
+    );
+    const { stdout, stderr } = await run("import", "openrouter", file);
+    const reason = "its organization has 100 budgets, the maximum";
+    expect(stderr.trim().split("\n")).toEqual([
+      `tollgate: openrouter gets no token "key 100": ${reason}.`,
+      `tollgate: openrouter gets no token "key 101": ${reason}.`,
+    ]);
+    const place = ["--data-dir", join(directory, "many")];
+    await json("org", "create", "First", ...place);
+    const apply = [
+      "apply",
+      "-f",
+      write("many.yaml", stdout),
+      "--yes",
+      "--secrets",
+      join(directory, "many.csv"),
+      ...place,
+    ];
+    expect(await json(...apply)).toMatchObject({ created: 1 });
+    expect(readFileSync(join(directory, "many.csv"), "utf8").trim().split("\r\n")).toHaveLength(1 + 101);
   });
 
   test("files that are not of the gateway are refused", async () => {
