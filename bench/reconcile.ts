@@ -50,7 +50,7 @@ try {
   }
   await store.close();
 
-  const injected: Injected = { onlyHere: [], onlyThere: [], tokens: [], cost: [], model: [] };
+  const injected: Injected = { onlyService: [], onlyProvider: [], tokens: [], cost: [], model: [] };
   const file = join(directory, "books.csv");
   await pipeline(Readable.from(providerCsv(count, { fromMs, stepMs }, injected)), createWriteStream(file));
   const config = join(directory, "tollgate.yaml");

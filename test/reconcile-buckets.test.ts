@@ -29,7 +29,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     const same = await reconcile(...ofOpenAi, write("same.json", JSON.stringify(page(...all))));
     expect(same).toMatchObject({ code: 0, matchedBy: "bucket", differences: [], counts: { both: 5 }, from: dayAt });
     const totals = { requests: 300, input: 30_000, cachedInput: 12_000, cacheWrite: 1_500, output: 3_000 };
-    expect([same.totals.there, same.totals.here]).toMatchObject([
+    expect([same.totals.provider, same.totals.service]).toMatchObject([
       { ...totals, cost: null },
       { ...totals, charged: 600 },
     ]);
@@ -38,15 +38,25 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     const first = { ...hour(0, 60), results: [...hour(0, 60).results, other] };
     const pages = [page(first, hour(1, 60, { output_tokens: 1_100 })), page(hour(2, 0), hour(3, 57), hour(4, 62))];
     const { code, differences, counts } = await reconcile(...ofOpenAi, write("other.json", JSON.stringify(pages)));
-    expect({ code, counts }).toEqual({ code: 2, counts: { both: 2, onlyThere: 1, onlyHere: 1, different: 2 } });
+    expect({ code, counts }).toEqual({ code: 2, counts: { both: 2, onlyProvider: 1, onlyService: 1, different: 2 } });
     expect(differences).toMatchObject([
-      { kind: "onlyThere", time: dayAt, there: { model: "gpt-5", place: "[0].data[0].results[1]" }, here: null },
-      { kind: "different", fields: ["output"], there: { output: 1_100 }, here: { output: 600, model: "gpt-5-mini" } },
-      { kind: "onlyHere", there: null, here: { requests: 60, output: 600 } },
+      {
+        kind: "onlyProvider",
+        time: dayAt,
+        provider: { model: "gpt-5", place: "[0].data[0].results[1]" },
+        service: null,
+      },
+      {
+        kind: "different",
+        fields: ["output"],
+        provider: { output: 1_100 },
+        service: { output: 600, model: "gpt-5-mini" },
+      },
+      { kind: "onlyService", provider: null, service: { requests: 60, output: 600 } },
       {
         kind: "different",
         fields: ["requests", "input", "cachedInput", "cacheWrite", "output"],
-        there: { requests: 57 },
+        provider: { requests: 57 },
       },
     ]);
   });
@@ -65,7 +75,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       cutBuckets: 2,
     });
     expect(await reconcile(...ofOpenAi, file, ...period, "--key", "key_2")).toMatchObject({
-      ...{ code: 2, counts: { both: 0, onlyHere: 1 } },
+      ...{ code: 2, counts: { both: 0, onlyService: 1 } },
     });
     const named = write("named.json", JSON.stringify(page(hour(0, 60, { model: "deployment-7" }))));
     const names = ["--model", "deployment-7=gpt-5-mini"];
@@ -159,7 +169,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
         "costs are not listed by key",
       );
       const nothing = await reconcile(...ofOpenAi, ...period, "--api-url", `${origin}/empty`);
-      expect(nothing).toMatchObject({ code: 2, counts: { both: 0, onlyHere: 2 } });
+      expect(nothing).toMatchObject({ code: 2, counts: { both: 0, onlyService: 2 } });
       const broken = [...period, "--costs", "--api-url", `${origin}/broken`];
       expect(await failure("--provider", "anthropic", ...broken)).toBe(
         "tollgate: The API of anthropic answered with 401.\n",

@@ -11,7 +11,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
   test("each of five kinds of differences is found by the ids of a CSV file, and nothing else", {
     timeout: LONG,
   }, async () => {
-    const injected: Injected = { onlyHere: [], onlyThere: [], tokens: [], cost: [], model: [] };
+    const injected: Injected = { onlyService: [], onlyProvider: [], tokens: [], cost: [], model: [] };
     const period = { fromMs: FROM_MS, stepMs: STEP_MS };
     const file = write("books.csv", [...providerCsv(COUNT, period, injected)].join(""));
     const { code, differences, counts, matchedBy, totals, margins, from } = await reconcile(
@@ -23,36 +23,38 @@ describe.for(STORES)("reconcile on %s", (kind) => {
         (one: { kind: string; fields: string[] }) => one.kind === kind && one.fields.join() === fields.join(),
       );
     expect(Object.fromEntries(Object.entries(injected).map(([name, ids]) => [name, ids.length]))).toEqual({
-      ...{ onlyHere: 8, onlyThere: 8, tokens: 8, cost: 8, model: 8 },
+      ...{ onlyService: 8, onlyProvider: 8, tokens: 8, cost: 8, model: 8 },
     });
-    expect(counts).toEqual({ both: COUNT - 32, onlyThere: 8, onlyHere: 8, different: 24 });
-    expect(by("onlyHere")).toHaveLength(8);
-    expect(by("onlyThere")).toHaveLength(8);
+    expect(counts).toEqual({ both: COUNT - 32, onlyProvider: 8, onlyService: 8, different: 24 });
+    expect(by("onlyService")).toHaveLength(8);
+    expect(by("onlyProvider")).toHaveLength(8);
     expect(by("different", "output")).toHaveLength(8);
     expect(by("different", "cost")).toHaveLength(8);
     expect(by("different", "model")).toHaveLength(8);
-    const numbers = (rows: { here: { place: string } }[]) =>
-      rows.map(({ here }) => Number.parseInt(here.place.slice("request 0193a0ee-0000-7000-8000-".length), 16)).sort();
+    const numbers = (rows: { service: { place: string } }[]) =>
+      rows
+        .map(({ service }) => Number.parseInt(service.place.slice("request 0193a0ee-0000-7000-8000-".length), 16))
+        .sort();
     const numbersOf = (ids: string[]) => ids.map((id) => Number(id.slice("gen-".length))).sort();
-    expect(numbers(by("onlyHere"))).toEqual(numbersOf(injected.onlyHere));
+    expect(numbers(by("onlyService"))).toEqual(numbersOf(injected.onlyService));
     expect(numbers(by("different", "output"))).toEqual(numbersOf(injected.tokens));
-    expect(totals.there.requests).toBe(COUNT);
-    expect(totals.here.requests).toBe(COUNT);
-    expect(totals.there.output - totals.here.output).toBe(
+    expect(totals.provider.requests).toBe(COUNT);
+    expect(totals.service.requests).toBe(COUNT);
+    expect(totals.provider.output - totals.service.output).toBe(
       injected.tokens.length +
-        injected.onlyThere.reduce((sum, id) => sum + 50 + (Number(id.split("-")[2]) % 5), 0) -
-        injected.onlyHere.reduce((sum, id) => sum + 50 + (Number(id.split("-")[1]) % 5), 0),
+        injected.onlyProvider.reduce((sum, id) => sum + 50 + (Number(id.split("-")[2]) % 5), 0) -
+        injected.onlyService.reduce((sum, id) => sum + 50 + (Number(id.split("-")[1]) % 5), 0),
     );
     expect(margins).toEqual([
       {
         model: "m-1",
         requests: COUNT,
-        charged: totals.here.charged,
-        cost: totals.there.cost,
+        charged: totals.service.charged,
+        cost: totals.provider.cost,
         margin: expect.any(String),
       },
     ]);
-    expect(Number(margins[0].margin)).toBeCloseTo(totals.here.charged / 100 - Number(totals.there.cost), 6);
+    expect(Number(margins[0].margin)).toBeCloseTo(totals.service.charged / 100 - Number(totals.provider.cost), 6);
     const half = await reconcile(
       ...[
         "--provider",
@@ -67,7 +69,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
         isoTime(FROM_MS + HOUR_MS),
       ],
     );
-    expect(half.counts).toEqual({ both: 2_000 - 16, onlyThere: 4, onlyHere: 4, different: 12 });
+    expect(half.counts).toEqual({ both: 2_000 - 16, onlyProvider: 4, onlyService: 4, different: 12 });
   });
 
   test("logs of Bedrock and Vertex AI match request by request, also compressed", { timeout: LONG }, async () => {
@@ -91,9 +93,13 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     const text = [...lines, failed].map((line) => JSON.stringify(line)).join("\n");
     const words = ["--upstream", "openai", "--from", dayAt, "--to", isoTime(FROM_MS + DAY_MS + 5 * 60_000)];
     const log = await reconcile("--provider", "bedrock", write("log.json.gz", gzipSync(`${text}\n`)), ...words);
-    expect(log).toMatchObject({ code: 2, counts: { both: 2, onlyThere: 0, onlyHere: 1, different: 2 }, badLines: [] });
-    const kinds = log.differences.map(({ fields, here }: { fields: string[]; here: { place: string } }) => [
-      here.place,
+    expect(log).toMatchObject({
+      code: 2,
+      counts: { both: 2, onlyProvider: 0, onlyService: 1, different: 2 },
+      badLines: [],
+    });
+    const kinds = log.differences.map(({ fields, service }: { fields: string[]; service: { place: string } }) => [
+      service.place,
       fields,
     ]);
     expect(kinds).toEqual([
@@ -119,7 +125,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     for (const response of [chunks[1], JSON.stringify(chunks[1]), chunks]) {
       const file = write("vertex.jsonl", `${JSON.stringify(row(response))}\n`);
       expect(await reconcile("--provider", "vertex", file, "--upstream", "openai")).toMatchObject({
-        ...{ code: 0, counts: { both: 1, different: 0, onlyHere: 0 }, badLines: [] },
+        ...{ code: 0, counts: { both: 1, different: 0, onlyService: 0 }, badLines: [] },
       });
     }
   });
@@ -142,7 +148,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     ];
     const file = write("bad.csv", [...rows, ...more, "f,2026-10-05,m-1,1,2,,"].join("\n"));
     const { code, badLines, counts } = await reconcile("--provider", "csv", "--upstream", "shop", file);
-    expect({ code, counts }).toMatchObject({ code: 2, counts: { onlyThere: 1 } });
+    expect({ code, counts }).toMatchObject({ code: 2, counts: { onlyProvider: 1 } });
     const time = "a time with its time zone, such as 2026-10-31T18:00:00Z, or a day";
     expect(badLines).toEqual([
       { place: "line 2", message: `time is "2026-10-05T10:00:00", but must be ${time}` },
@@ -155,9 +161,11 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     ]);
     const text = await command("reconcile", "--provider", "csv", "--upstream", "shop", file);
     expect(text.code).toBe(2);
-    expect(text.stdout).toContain("only there  2026-10-05T00:00:00.000Z  m-1  line 9\n");
+    expect(text.stdout).toContain("only provider  2026-10-05T00:00:00.000Z  m-1  line 9\n");
     expect(text.stdout).toContain('line 4 cannot be used: currency is "JPY", but must be USD');
-    expect(text.stdout).toContain("matched by id: 0 in both, 1 only there, 0 only here, 0 different.\n");
+    expect(text.stdout).toContain(
+      "matched by id: 0 in both, 1 only at the provider, 0 only in the service, 0 different.\n",
+    );
     expect(await command("ledger", "verify", "--json")).toEqual(before);
   });
 

@@ -1,3 +1,4 @@
+import { MARGIN_GROUPS } from "../api/admin/margin-groups.ts";
 import { DAY_MS, dayStart, HOUR_MS, isoTime } from "../api/time.ts";
 import { environmentVariable } from "../config/sources.ts";
 import { creditsFromMicro, dollarsFromMicro, dollarText } from "../credits/amount.ts";
@@ -22,7 +23,6 @@ import { type ComparedPair, compareBooks } from "../reports/reconciliation.ts";
 import { listPrinter } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
-const MARGIN_GROUPS = ["model", "route", "organization"] as const;
 const EXIT_DIFFERENT = 2;
 
 export const reconcileBooks = command({
@@ -89,7 +89,7 @@ export const reconcileBooks = command({
     const head = { provider, upstream: providerId, from: isoTime(found.fromMs), to: isoTime(found.toMs), matchedBy };
     const output = listPrinter(terminal, flags, { name: "differences", json: jsonOfPair, text: textOfPair });
     output.begin(head);
-    const counts = { both: 0, onlyThere: 0, onlyHere: 0, different: 0 };
+    const counts = { both: 0, onlyProvider: 0, onlyService: 0, different: 0 };
     const sums: Sums = new Map();
     for (const outcome of outcomes()) {
       counts[outcome.kind] += 1;
@@ -98,19 +98,19 @@ export const reconcileBooks = command({
       output.entry(outcome);
       await terminal.drained();
     }
-    const { both, onlyThere, onlyHere, different } = counts;
-    if (onlyThere + onlyHere + different + badLines.length > 0) terminal.exitWith(EXIT_DIFFERENT);
-    const totals = { there: shown(sums.get(ALL)?.there), here: shown(sums.get(ALL)?.here) };
+    const { both, onlyProvider, onlyService, different } = counts;
+    if (onlyProvider + onlyService + different + badLines.length > 0) terminal.exitWith(EXIT_DIFFERENT);
+    const totals = { provider: shown(sums.get(ALL)?.provider), service: shown(sums.get(ALL)?.service) };
     const margins = marginsOf(sums, perDollar);
-    const rows = SUMMED.map((name) => [name, ...[totals.there, totals.here].map((sum) => `${sum[name] ?? ""}`)]);
+    const rows = SUMMED.map((name) => [name, ...[totals.provider, totals.service].map((sum) => `${sum[name] ?? ""}`)]);
     const lost = margins.map((margin) => Object.values(margin).map(String));
     const text = [
       ...badLines.map(({ place, message }) => `${place} cannot be used: ${message}.`),
       ...(moreBadLines > 0 ? [`${moreBadLines} more lines cannot be used.`] : []),
       ...(cutBuckets > 0 ? [`Buckets that are only partly in the period, and are not compared: ${cutBuckets}.`] : []),
-      table(["SUM", "THERE", "HERE"], rows),
+      table(["SUM", "PROVIDER", "SERVICE"], rows),
       ...(lost.length > 0 ? [table(["MODEL", "REQUESTS", "CHARGED", "COST", "MARGIN"], lost)] : []),
-      `${head.from} to ${head.to}, matched by ${matchedBy}: ${both} in both, ${onlyThere} only there, ${onlyHere} only here, ${different} different.`,
+      `${head.from} to ${head.to}, matched by ${matchedBy}: ${both} in both, ${onlyProvider} only at the provider, ${onlyService} only in the service, ${different} different.`,
     ];
     output.end({ counts, totals, margins, badLines, moreBadLines, cutBuckets }, text.join("\n"));
     return undefined;
@@ -151,14 +151,14 @@ export const printMargins = command({
 
 type Values = { [Name in (typeof SUMMED)[number]]?: bigint | null };
 /** The sums of each model, and of all. */
-type Sums = Map<string, Record<"there" | "here", Values>>;
+type Sums = Map<string, Record<"provider" | "service", Values>>;
 const ALL = "";
 
-function addUp(sums: Sums, { there, here }: Pick<ComparedPair, "there" | "here">): void {
-  for (const model of [(here ?? there)?.model ?? ALL, ALL]) {
-    const sum = sums.get(model) ?? { there: {}, here: {} };
+function addUp(sums: Sums, { provider, service }: Pick<ComparedPair, "provider" | "service">): void {
+  for (const model of [(service ?? provider)?.model ?? ALL, ALL]) {
+    const sum = sums.get(model) ?? { provider: {}, service: {} };
     sums.set(model, sum);
-    for (const [into, from] of [[sum.there, there] as const, [sum.here, here] as const]) {
+    for (const [into, from] of [[sum.provider, provider] as const, [sum.service, service] as const]) {
       for (const name of SUMMED) if (from?.[name] != null) into[name] = (into[name] ?? 0n) + from[name];
     }
   }
@@ -166,11 +166,11 @@ function addUp(sums: Sums, { there, here }: Pick<ComparedPair, "there" | "here">
 
 /** Returns what the provider's books name as the cost of each model, and what was charged for it. */
 function marginsOf(sums: Sums, perDollar: string) {
-  return [...sums].flatMap(([model, { there, here }]) => {
-    if (model === ALL || there.cost == null) return [];
-    const { requests = null, charged } = shown(here);
-    const margin = dollarText(dollarsFromMicro(here.charged ?? 0n, perDollar) - there.cost);
-    return [{ model, requests, charged: charged ?? 0, cost: dollarText(there.cost), margin }];
+  return [...sums].flatMap(([model, { provider, service }]) => {
+    if (model === ALL || provider.cost == null) return [];
+    const { requests = null, charged } = shown(service);
+    const margin = dollarText(dollarsFromMicro(service.charged ?? 0n, perDollar) - provider.cost);
+    return [{ model, requests, charged: charged ?? 0, cost: dollarText(provider.cost), margin }];
   });
 }
 
@@ -181,21 +181,21 @@ function shown(values: Values = {}): Record<string, number | string | null> {
   return Object.fromEntries(SUMMED.map((name) => [name, values[name] == null ? null : shownAs(name, values[name])]));
 }
 
-function jsonOfPair({ kind, fields, there, here }: ComparedPair) {
-  const side = (entry: ComparedPair["there"]) =>
+function jsonOfPair({ kind, fields, provider, service }: ComparedPair) {
+  const side = (entry: ComparedPair["provider"]) =>
     entry === undefined
       ? null
       : { model: entry.model, place: entry.place || null, lines: Number(entry.lines), ...shown(entry) };
-  const time = isoTime(Number((there ?? here)?.atMs));
-  return { kind, time, fields, there: side(there), here: side(here) };
+  const time = isoTime(Number((provider ?? service)?.atMs));
+  return { kind, time, fields, provider: side(provider), service: side(service) };
 }
 
-function textOfPair({ kind, fields, there, here }: ComparedPair): string {
-  const printed = (entry: ComparedPair["there"], name: string) => ({ ...entry, ...shown(entry) })[name as "lines"];
-  const values = fields.map((name) => `${name} ${printed(there, name)} there, ${printed(here, name)} here`);
-  const { atMs, model } = here ?? there ?? {};
-  const words = [KINDS[kind], isoTime(Number(atMs)), model, there?.place, here?.place, values.join("; ")];
+function textOfPair({ kind, fields, provider, service }: ComparedPair): string {
+  const value = (entry: ComparedPair["provider"], name: string) => ({ ...entry, ...shown(entry) })[name as "lines"];
+  const values = fields.map((name) => `${name}: provider ${value(provider, name)}, service ${value(service, name)}`);
+  const { atMs, model } = service ?? provider ?? {};
+  const words = [KINDS[kind], isoTime(Number(atMs)), model, provider?.place, service?.place, values.join("; ")];
   return words.filter(Boolean).join("  ");
 }
 
-const KINDS = { both: "both", onlyThere: "only there", onlyHere: "only here ", different: "different " };
+const KINDS = { both: "both", onlyProvider: "only provider", onlyService: "only service ", different: "different    " };

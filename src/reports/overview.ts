@@ -1,4 +1,5 @@
-import type { MARGIN_GROUPS, Margins, Overview } from "../api/admin/reports.ts";
+import type { MARGIN_GROUPS } from "../api/admin/margin-groups.ts";
+import type { Margins, Overview } from "../api/admin/reports.ts";
 import { quantileOf } from "../api/first-token.ts";
 import { DAY_MS, dayStart, HOUR_MS, isoDay, isoMonth, isoTime, monthStart } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, dollarsFromMicro, dollarText, type MicroCredits } from "../credits/amount.ts";

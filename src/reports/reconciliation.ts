@@ -24,7 +24,7 @@ export interface CompareOptions {
 
 /** A request or a bucket, and the names of what differs. */
 export interface ComparedPair extends Pair {
-  kind: "both" | "onlyThere" | "onlyHere" | "different";
+  kind: "both" | "onlyProvider" | "onlyService" | "different";
   fields: readonly string[];
 }
 
@@ -52,8 +52,8 @@ export async function compareBooks(options: CompareOptions) {
       else addToBuckets(sides, request, theirs.hasModels ? entry : { ...entry, model: ALL_MODELS }, theirs);
     }
   }
-  const isWanted = ({ there, here }: Pair) =>
-    [there, here].some((entry) => entry !== undefined && entry.atMs >= fromMs && entry.atMs < toMs);
+  const isWanted = ({ provider, service }: Pair) =>
+    [provider, service].some((entry) => entry !== undefined && entry.atMs >= fromMs && entry.atMs < toMs);
   const { badLines, moreBadLines, cut } = theirs;
   return {
     ...{ fromMs, toMs, matchedBy: hasIds ? "id" : "bucket", badLines, moreBadLines, cutBuckets: cut.size },
@@ -96,7 +96,7 @@ async function readLinesOf({ lines, sides, apiKey, names, ...options }: CompareO
     found.hasModels ||= line.model !== null;
     const model = line.model === null ? ALL_MODELS : (names.get(line.model) ?? line.model).replace(SNAPSHOT, "");
     const entry = { ...line, atMs: id === null ? bucketAtMs : atMs, model, charged: null };
-    sides.add("there", id ?? bucketKey(bucketAtMs, model), entry);
+    sides.add("provider", id ?? bucketKey(bucketAtMs, model), entry);
   }
   const { fromMs, toMs } = { fromMs: options.fromMs ?? firstMs, toMs: options.toMs ?? lastMs };
   if (!(fromMs < toMs)) throw new OperatorError("Nothing to compare: none of the provider's lines can be used.");
@@ -127,7 +127,7 @@ function entryOf(request: ListedRequest, providerId: string): SideEntry | undefi
 /** Adds a request under the id by which the provider's books name it. A failed one is only compared if they do. */
 function addRequest(sides: SideBySide, { facts, trace }: ListedRequest, entry: SideEntry): void {
   const known = [facts.requestId, facts.holdId, trace?.providerResponseId ?? ""].find((id) => sides.has(id));
-  if (known !== undefined || entry.requests === 1n) sides.add("here", known ?? facts.requestId, entry);
+  if (known !== undefined || entry.requests === 1n) sides.add("service", known ?? facts.requestId, entry);
 }
 
 /** Adds a request to the bucket in which it began. If it ended in another one, a provider may count it there. */
@@ -139,11 +139,11 @@ function addToBuckets(
 ): void {
   const began = bucketStart(Number(entry.atMs), bucketMs);
   const ended = bucketStart(request.endedAtMs ?? 0, bucketMs);
-  const add = (side: "here" | "edge", atMs: number, counts: Counts) => {
+  const add = (side: "service" | "edge", atMs: number, counts: Counts) => {
     if (cut.has(atMs) || atMs + bucketMs > toMs) return;
     sides.add(side, bucketKey(atMs, entry.model), { ...entry, ...counts, atMs, place: "" });
   };
-  add("here", began, entry);
+  add("service", began, entry);
   // A provider may count a failed request.
   if (request.end === "released") add("edge", began, { ...NONE, requests: 1n });
   if (ended !== began) for (const atMs of [began, ended]) add("edge", atMs, entry);
@@ -151,18 +151,19 @@ function addToBuckets(
 
 /** Returns undefined where neither side has anything. */
 function outcomeOf(pair: Pair, hasIds: boolean): ComparedPair | undefined {
-  const { there, here, edge } = pair;
+  const { provider, service, edge } = pair;
   const isFar = (theirs: bigint | null, ours: bigint | null, tolerance: bigint) => {
     if (theirs === null || ours === null) return false;
     return theirs - ours > tolerance || ours - theirs > tolerance;
   };
   const fields: string[] = COUNTED.filter((name) =>
-    isFar((there ?? NONE)[name], (here ?? NONE)[name], edge?.[name] ?? 0n),
+    isFar((provider ?? NONE)[name], (service ?? NONE)[name], edge?.[name] ?? 0n),
   );
-  if (there === undefined) return fields.length > 0 ? { ...pair, kind: "onlyHere", fields: [] } : undefined;
-  if (here === undefined) return { ...pair, kind: fields.length > 0 || there.cost ? "onlyThere" : "both", fields: [] };
-  if (isFar(there.cost, here.cost, COST_TOLERANCE * here.lines)) fields.push("cost");
-  if (hasIds && there.model !== ALL_MODELS && !there.model.includes(here.model)) fields.push("model");
-  if (hasIds && there.lines > 1n) fields.push("lines");
+  if (provider === undefined) return fields.length > 0 ? { ...pair, kind: "onlyService", fields: [] } : undefined;
+  if (service === undefined)
+    return { ...pair, kind: fields.length > 0 || provider.cost ? "onlyProvider" : "both", fields: [] };
+  if (isFar(provider.cost, service.cost, COST_TOLERANCE * service.lines)) fields.push("cost");
+  if (hasIds && provider.model !== ALL_MODELS && !provider.model.includes(service.model)) fields.push("model");
+  if (hasIds && provider.lines > 1n) fields.push("lines");
   return { ...pair, kind: fields.length > 0 ? "different" : "both", fields };
 }

@@ -17,7 +17,7 @@ export const CSV_FLAGS = ["id=Generation", "time=Created", "model=Model", "input
 
 /** Five of 500 requests differ: each in another way. */
 const EVERY = 500;
-const KINDS = ["onlyHere", "onlyThere", "tokens", "cost", "model"] as const;
+const KINDS = ["onlyService", "onlyProvider", "tokens", "cost", "model"] as const;
 export type Injected = Record<(typeof KINDS)[number], string[]>;
 
 /** Yields the lines of a provider's CSV file, in no order, and collects the ids of the lines that differ. */
@@ -31,7 +31,7 @@ export function* providerCsv(
     // 7,919 is a prime: the lines come in another order than the requests.
     const n = (turn * 7_919) % count;
     const kind = KINDS[[100, 200, 300, 400, 499].indexOf(n % EVERY)];
-    if (kind !== undefined) injected[kind].push(kind === "onlyThere" ? `gen-extra-${n}` : `gen-${n}`);
+    if (kind !== undefined) injected[kind].push(kind === "onlyProvider" ? `gen-extra-${n}` : `gen-${n}`);
     const line = (id: string) => {
       const output = 50 + (n % 5) + (kind === "tokens" ? 1 : 0);
       const dollars = (1_000_000 + n) / 1e10 + (kind === "cost" ? 0.01 : 0);
@@ -39,7 +39,7 @@ export function* providerCsv(
       const time = isoTime(fromMs + stepMs * n);
       return `${[id, time, model, 100 + (n % 7), 20, output, dollars.toFixed(10)].join(",")}\r\n`;
     };
-    if (kind !== "onlyHere") yield line(`gen-${n}`);
-    if (kind === "onlyThere") yield line(`gen-extra-${n}`);
+    if (kind !== "onlyService") yield line(`gen-${n}`);
+    if (kind === "onlyProvider") yield line(`gen-extra-${n}`);
   }
 }

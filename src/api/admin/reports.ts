@@ -2,6 +2,7 @@ import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
 import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
 import { Amount, Day, Entity, Id, Nullable, PricesByClass, Strict, Time, TimeOf } from "./common.ts";
+import { MARGIN_GROUPS } from "./margin-groups.ts";
 import { Credits } from "./organization.ts";
 import { ACTOR_KINDS } from "./roles.ts";
 
@@ -85,8 +86,6 @@ export const Overview = Entity("overview", {
   }),
 });
 export type Overview = Static<typeof Overview>;
-
-export const MARGIN_GROUPS = ["model", "route", "organization"] as const;
 
 export const Margins = Entity("margins", {
   from: Day,

@@ -15,7 +15,7 @@ export interface SideEntry extends Counts {
 /** `edge` has the counts of requests that may be in this bucket of time or in the next. */
 export type Pair = { key: string } & Partial<Record<(typeof SIDES)[number], SideEntry & { lines: bigint }>>;
 
-const SIDES = ["there", "here", "edge"] as const;
+const SIDES = ["provider", "service", "edge"] as const;
 
 /**
  * Two lists that are joined by key. They are in a temporary file of SQLite, whatever the store is, so that only a few pages
@@ -34,7 +34,7 @@ export class SideBySide {
     this.#add = this.#database.prepare(`
       insert into entry values (?, ?, ?, ?, ?, 1, ${SUMMED.map(() => "?").join(", ")})
       on conflict do update set ${["lines", ...SUMMED].map((name) => `${name} = ${name} + excluded.${name}`).join(", ")}`);
-    this.#has = this.#database.prepare("select 1 from entry where key = ? and side = 'there'");
+    this.#has = this.#database.prepare("select 1 from entry where key = ? and side = 'provider'");
   }
 
   /** Adds an entry to those of its side under a key; the first one keeps its time, model and place. */
@@ -52,7 +52,7 @@ export class SideBySide {
   *pairs(): Generator<Pair> {
     let pair: Pair | undefined;
     for (const row of this.#database.prepare("select * from entry order by key").iterate()) {
-      const { key, side, ...entry } = row as unknown as Required<Pair>["there"] & { key: string; side: "there" };
+      const { key, side, ...entry } = row as unknown as Required<Pair>["provider"] & { key: string; side: "provider" };
       if (pair?.key !== key) {
         if (pair !== undefined) yield pair;
         pair = { key };
