@@ -3,7 +3,7 @@ import { OperatorError } from "../errors.ts";
 import { LOCAL_SERVERS } from "../providers/local-servers.ts";
 import { KNOWN_PROVIDERS, type KnownProvider } from "../providers/registry.ts";
 import { compose } from "./compose.ts";
-import { type CatalogContext, configuredModel, type ModelSettings, priceOfRoute } from "./configured.ts";
+import { type CatalogContext, configuredModel, fail, type ModelSettings, priceOfRoute } from "./configured.ts";
 import { findFacts, offeredBy } from "./facts.ts";
 import type { CreditSettings } from "./known-prices.ts";
 import { identify, type ProviderIdentity } from "./known-providers.ts";
@@ -185,10 +185,10 @@ function resolveAliases(
   for (const [alias, target] of Object.entries(aliases)) {
     const key = `aliases.${alias}`;
     const model = models.get(target);
-    if (models.has(alias)) refuse(key, `found the id of a model`, "a name that no model has");
+    if (models.has(alias)) fail(key, `found the id of a model`, "a name that no model has");
     if (model !== undefined) resolved.set(alias, model);
     else if (Object.hasOwn(aliases, target)) {
-      refuse(key, `found another alias, ${JSON.stringify(target)}`, `the id of the model itself, ${aliases[target]}`);
+      fail(key, `found another alias, ${JSON.stringify(target)}`, `the id of the model itself, ${aliases[target]}`);
     } else refuseMissing(key, target, models, hasConfiguredModels);
   }
   if (stated !== undefined || hasConfiguredModels) return resolved;
@@ -207,7 +207,7 @@ function refuseMissing(
   hasConfiguredModels: boolean,
 ): void {
   if (!hasConfiguredModels && LOCAL_SERVERS.some((server) => id.startsWith(`${server.id}/`))) return;
-  refuse(key, `found ${JSON.stringify(id)}, which is no model`, idsOf(models));
+  fail(key, `found ${JSON.stringify(id)}, which is no model`, idsOf(models));
 }
 
 const IDS_SHOWN_MAX = 8;
@@ -232,9 +232,4 @@ function usualModel(models: readonly CatalogModel[], beginning: string): Catalog
   const byPrice = first.toSorted((a, b) => Number(a.prices.output - b.prices.output));
   const cheaper = byPrice.slice(0, Math.ceil(byPrice.length / 2));
   return cheaper.sort((a, b) => b.created - a.created || (a.id < b.id ? -1 : 1))[0];
-}
-
-/** Throws OperatorError with one line about a mistake in the aliases. */
-function refuse(key: string, found: string, allowed: string): never {
-  throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

@@ -50,7 +50,7 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
     const place = `${key}.routes[${index}]`;
     const provider =
       context.providers.find(({ id }) => id === route.provider) ??
-      refuse(`${place}.provider`, `found ${quote(route.provider)}`, context.providers.map(({ id }) => id).join(", "));
+      fail(`${place}.provider`, `found ${quote(route.provider)}`, context.providers.map(({ id }) => id).join(", "));
     const priced = priceOfRoute(provider, route.model, context);
     const facts = factsAt(provider, route.model);
     return {
@@ -64,7 +64,7 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
   });
   checkWeights(`${key}.routes`, settings.routes);
   const [first, ...others] = found;
-  if (first === undefined) return refuse(`${key}.routes`, "found an empty list", "at least one { provider, model }");
+  if (first === undefined) return fail(`${key}.routes`, "found an empty list", "at least one { provider, model }");
   const routeOf = (route: FoundRoute) => pricedRoute(`${key}.price`, route, task);
   const priced = typeof first.priced === "string" ? undefined : first.priced;
   const facts = first.facts && others.flatMap((other) => other.facts ?? []).reduce(common, first.facts);
@@ -98,15 +98,15 @@ function taskOfSettings({ category, capabilities, routes }: ModelSettings, { pro
 function checkTask(key: string, settings: ModelSettings, task: Task | undefined): void {
   const { category = task, capabilities = [], maxOutputTokens, dimensions } = settings;
   if (dimensions !== undefined && task !== "embedding") {
-    refuse(`${key}.dimensions`, `found ${dimensions}`, "only beside the category embedding");
+    fail(`${key}.dimensions`, `found ${dimensions}`, "only beside the category embedding");
   }
   if (task === undefined) return;
-  if (category !== task) refuse(`${key}.category`, `found ${quote(String(category))}`, task);
+  if (category !== task) fail(`${key}.category`, `found ${quote(String(category))}`, task);
   const { capability: own } = TASKS[task];
   const other = capabilities.find((capability) => capability !== own);
-  if (other !== undefined) refuse(`${key}.capabilities`, `found ${quote(other)}`, `${own} alone`);
+  if (other !== undefined) fail(`${key}.capabilities`, `found ${quote(other)}`, `${own} alone`);
   if (maxOutputTokens === undefined || TASKS[task].outputTokensMost > 0) return;
-  refuse(`${key}.maxOutputTokens`, `found ${maxOutputTokens}`, `nothing for a model of the category ${task}`);
+  fail(`${key}.maxOutputTokens`, `found ${maxOutputTokens}`, `nothing for a model of the category ${task}`);
 }
 
 interface FoundRoute extends Pick<RouteSettings, "model" | "weight" | "runsTools" | "callsMost"> {
@@ -137,7 +137,7 @@ function common(one: ModelFacts, other: ModelFacts): ModelFacts {
 function checkWeights(key: string, routes: ModelSettings["routes"]): void {
   const without = routes.findIndex(({ weight }) => weight === undefined);
   if (without < 0 || routes.every(({ weight }) => weight === undefined)) return;
-  refuse(`${key}[${without}].weight`, "found none beside routes that have one", "a weight for each route, or for none");
+  fail(`${key}[${without}].weight`, "found none beside routes that have one", "a weight for each route, or for none");
 }
 
 function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Route {
@@ -145,7 +145,7 @@ function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Ro
   if (stated !== undefined) return routeAt(stated, found, task);
   if (typeof priced === "string") {
     const why = `found no price for the model ${quote(model)} of the provider ${quote(provider.id)}`;
-    return refuse(key, priced === "unknown" ? why : `${why}, which charges for what no answer reports`, PRICE_WORDS);
+    return fail(key, priced === "unknown" ? why : `${why}, which charges for what no answer reports`, PRICE_WORDS);
   }
   const { prices, tiers, next } = priced;
   return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, task);
@@ -229,13 +229,13 @@ export function statedPrices(key: string, settings: PriceSettings, { nowMs, task
   }
   const first = settings[0]?.from ?? "nothing";
   if (inForce !== undefined) return { ...inForce, ...(next && { next }), ...(history.length > 1 && { history }) };
-  return refuse(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
+  return fail(`${key}[0].from`, `found ${quote(first)}`, "a date that is not in the future, or no date");
 }
 
 function startOf(key: string, { from }: DatedPrice, index: number, before: number): number {
-  if (from === undefined) return index === 0 ? Number.NEGATIVE_INFINITY : refuse(key, "missing", DAY_WORDS);
+  if (from === undefined) return index === 0 ? Number.NEGATIVE_INFINITY : fail(key, "missing", DAY_WORDS);
   const fromMs = Date.parse(`${from}T00:00:00Z`);
-  return fromMs > before || index === 0 ? fromMs : refuse(key, `found ${quote(from)}`, DAY_WORDS);
+  return fromMs > before || index === 0 ? fromMs : fail(key, `found ${quote(from)}`, DAY_WORDS);
 }
 
 function readPrice(key: string, { serviceTiers, images = {}, from, ...stated }: DatedPrice, task: Task | undefined) {
@@ -286,7 +286,7 @@ const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 const A_MILLION = "1000000";
 
 function readClasses(key: string, price: StatedClasses, task: Task | undefined): UnitPrices {
-  const missing = (name: string) => refuse(`${key}.${name}`, "missing", DECIMAL_WORDS);
+  const missing = (name: string) => fail(`${key}.${name}`, "missing", DECIMAL_WORDS);
   // A model that is charged by the image needs no price of tokens.
   const isByCall = task !== undefined && CALL_ROWS.some((row) => row.onlyIf && price[row.setting] !== undefined);
   const needsOutput = task !== "embedding" && !isByCall;
@@ -300,7 +300,7 @@ function readClasses(key: string, price: StatedClasses, task: Task | undefined):
       continue;
     }
     const parsed = isCall ? parsePrice(text, { perDollar: A_MILLION }) : parsePrice(text);
-    prices[name] = parsed ?? refuse(`${key}.${setting}`, `found ${quote(text)}`, DECIMAL_WORDS);
+    prices[name] = parsed ?? fail(`${key}.${setting}`, `found ${quote(text)}`, DECIMAL_WORDS);
   }
   return prices;
 }
@@ -312,6 +312,6 @@ function quote(text: string): string {
 }
 
 /** Throws OperatorError with one line about a mistake in the configuration. */
-function refuse(key: string, found: string, allowed: string): never {
+export function fail(key: string, found: string, allowed: string): never {
   throw new OperatorError(`${key}: ${found}; allowed: ${allowed}`);
 }

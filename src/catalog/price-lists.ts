@@ -2,8 +2,7 @@ import type { Static } from "typebox";
 import { taskOf } from "../api/tasks.ts";
 import type { PriceLists } from "../config/upstream-schema.ts";
 import { scaledPrices, type UnitPrices } from "../credits/price.ts";
-import { OperatorError } from "../errors.ts";
-import { routeAtPrices, statedPrices } from "./configured.ts";
+import { fail, routeAtPrices, statedPrices } from "./configured.ts";
 import { type CatalogModel, type PriceList, withRoutes } from "./model.ts";
 
 /** The price lists of the configuration, by their names. */
@@ -29,7 +28,7 @@ export function atPriceList(
     const changed = scaledPrices(found, factor);
     if (changed !== undefined) return named(changed);
     const allowed = `a smaller number: a price of ${model.id} would be above a billion credits`;
-    throw new OperatorError(`${key}.factor: found ${factor}; allowed: ${allowed}`);
+    return fail(`${key}.factor`, `found ${factor}`, allowed);
   };
   const routes = model.routes.map((route) =>
     stated === undefined ? repriced(route, scaled) : repriced(routeAtPrices(route, stated), named),
