@@ -13,7 +13,7 @@ import { hashOf, identityRowOf, identityTokenId, tokenRowOf } from "./token.ts";
 
 export interface IdentitiesOptions extends AuditTime {
   rows: Store["identities"];
-  accounts: Pick<Store["accounts"], "organization">;
+  accounts: Pick<Store["accounts"], "organizationNamed">;
   keys: Pick<IssuerKeys, "of" | "refresh">;
   issuers: () => readonly IssuerSettings[];
   /** Returns the principal of the token with a hash in hexadecimal digits, as for a token with a secret. */
@@ -64,19 +64,18 @@ export class Identities {
   async administratorOf(jwt: string): Promise<Administrator> {
     const { who, scopes } = await this.#verify(jwt);
     const { role, organizationId, pins, identity, name } = who;
-    const { rows, accounts } = this.#options;
+    const { rows } = this.#options;
     const { id, issuer, subject } = identity;
     const stored = await rows.identity(id);
     if (stored === undefined) await rows.insertIdentity(identity);
     else if (stored.blockedAtMs !== null) throw new ApiError("account_blocked");
-    if (organizationId !== null && (await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
     return { role, id, name, prefix: null, organizationId, token: null, person, scopes, session: null };
   }
 
   /** Verifies a JWT, or finds it among those that were verified with the present keys and settings. */
   async #verify(jwt: string): Promise<CachedJwt> {
-    const { keys, issuers, clock } = this.#options;
+    const { accounts, keys, issuers, clock } = this.#options;
     const nowMs = clock();
     const key = hashOf(jwt).toString("hex");
     const earlier = this.#verified.get(key);
@@ -89,9 +88,14 @@ export class Identities {
     if (access === undefined) {
       throw new ApiError("no_role", "Your account at the identity provider has no role in this service.");
     }
+    const organizationId = access.organizationId && (await accounts.organizationNamed(access.organizationId))?.id;
+    if (organizationId === undefined) {
+      throw new ApiError("no_role", "Your organization does not exist in this service.");
+    }
     const stated = nameOfClaims(claims);
     const name = `${stated.slice(0, 150)} (${new URL(settings.issuer).host})`.slice(0, NAME_CHARACTERS_MAX);
-    const who = { ...access, identity: identityRowOf(settings.issuer, String(claims.sub), nowMs, stated), name };
+    const identity = identityRowOf(settings.issuer, String(claims.sub), nowMs, stated);
+    const who = { ...access, organizationId, identity, name };
     const scopes = typeof claims.scope === "string" ? claims.scope.split(" ") : [];
     const known = SCOPES.filter((one) => scopes.includes(one));
     // A JWT without scopes of this service has the default ones.
@@ -102,7 +106,7 @@ export class Identities {
 
   /** Writes the token row of an identity in its organization at its first use. Returns the row's hash in hexadecimal digits. */
   async #book({ role, organizationId, identity, name }: Identified): Promise<string> {
-    const { rows, accounts, clock } = this.#options;
+    const { rows, clock } = this.#options;
     if (organizationId === null || role === "billing") {
       throw new ApiError(
         "insufficient_role",
@@ -113,7 +117,6 @@ export class Identities {
     const hash = hashOf(JSON.stringify([identity.issuer, identity.subject, organizationId]));
     const key = hash.toString("hex");
     if (this.#booked.has(key)) return key;
-    if ((await accounts.organization(organizationId)) === undefined) throw noOrganization();
     const id = identityTokenId(identity, organizationId);
     const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, expiresAtMs: null };
     const origin = { kind: "identity", createdAtMs: clock(), createdBy: identity.id } as const;
@@ -124,8 +127,4 @@ export class Identities {
     this.#booked.set(key, true);
     return key;
   }
-}
-
-function noOrganization(): ApiError {
-  return new ApiError("no_role", "Your organization does not exist in this service.");
 }

@@ -71,7 +71,10 @@ function createSignIn(further: object = {}) {
   const settings = { issuer, ...client, roles, pins: {}, ...further };
   signIn = new OpenIdSignIn({
     issuers: () => [settings],
-    accounts: { organization: async (id) => (organizations.includes(id) ? ({ id } as never) : undefined) },
+    accounts: {
+      organizationNamed: async (name) =>
+        organizations.includes(name) ? ({ id: name.replace("crm:", "org_") } as never) : undefined,
+    },
     identities: { insertIdentity: async () => {}, identity: async () => undefined },
     clock: () => nowMs,
     random: randomBytes,
@@ -193,8 +196,10 @@ describe("a person", () => {
     createSignIn();
     const claims = { groups: [], tenant: true, org: "org_a" };
     expect(await outcomeOf({ claims })).toMatchObject({ person: { role: "member", organizationId: "org_a" } });
-    organizations = [];
+    organizations = ["crm:b"];
     expect(await outcomeOf({ claims })).toMatchObject({ failure: { reason: "no_role" } });
+    const external = { ...claims, org: "crm:b" };
+    expect(await outcomeOf({ claims: external })).toMatchObject({ person: { organizationId: "org_b" } });
   });
 
   test("a name is shortened, and cannot break a line", async () => {

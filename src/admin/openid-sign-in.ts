@@ -16,7 +16,7 @@ import { identityRowOf, idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_M
 export interface OpenIdSignInOptions {
   /** The configured issuers, which a reload replaces. */
   issuers(): readonly IssuerSettings[];
-  accounts: Pick<Store["accounts"], "organization">;
+  accounts: Pick<Store["accounts"], "organizationNamed">;
   identities: Pick<Store["identities"], "identity" | "insertIdentity">;
   clock: () => number;
   random: RandomBytes;
@@ -135,12 +135,13 @@ export class OpenIdSignIn {
       const message = `You are signed in to ${labelOf(settings)} as ${name}, but this account has no role here. Ask an operator for access, or use another account.`;
       return refusal("no_role", message, account);
     }
-    const { role, organizationId, pins } = access;
-    if (organizationId !== null && (await this.#options.accounts.organization(organizationId)) === undefined) {
-      const message = `The organization of ${name}, ${printable(organizationId, NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
+    const { role, organizationId: stated, pins } = access;
+    const { identities, accounts, clock } = this.#options;
+    const organizationId = stated && (await accounts.organizationNamed(stated))?.id;
+    if (organizationId === undefined) {
+      const message = `The organization of ${name}, ${printable(String(stated), NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
       return refusal("no_role", message, account);
     }
-    const { identities, clock } = this.#options;
     const person = { issuer, subject: claims.sub, name, role, organizationId, pins, signOutUrl };
     await identities.insertIdentity(identityRowOf(issuer, claims.sub, clock(), name));
     if (await this.admits(person)) return { person };

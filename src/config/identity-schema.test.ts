@@ -35,7 +35,8 @@ test("an organization is an id, or the name of a claim", () => {
 
 describe("a mistake names the setting and what is allowed", () => {
   const address = "an https:// address without a query (http:// on this machine only)";
-  const inOrganization = "the id of an organization, or a claim that contains it, as { claim: NAME }";
+  const inOrganization =
+    "the id of an organization, or a claim that contains it or the external id, as { claim: NAME }";
   test.each([
     ["another machine without TLS", one("issuer: http://login.example.com", "audience: a", ROLES), address],
     ["a name that begins with 127", one("issuer: http://127.0.0.1.example.com", "audience: a", ROLES), address],

@@ -34,7 +34,7 @@ const RoleRule = Entry({
       ...Entry({ claim: Text({}) }),
       type: ["string", "object"],
       pattern: "^org_[0-9a-z_]{1,100}$",
-      allowed: "the id of an organization, or a claim that contains it, as { claim: NAME }",
+      allowed: "the id of an organization, or a claim that contains it or the external id, as { claim: NAME }",
       description: "Organization of a role within an organization; the other roles have none.",
     }),
   }),

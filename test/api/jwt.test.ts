@@ -150,6 +150,34 @@ describe("a JWT on /v1", () => {
     expect((await complete(access_token)).status).toBe(200);
   });
 
+  test("a claim names an organization by its id, or by the external id of one", async () => {
+    const roles = [{ when: { groups: "tenants" }, role: "developer", organization: { claim: "tenant" } }];
+    const issuers = [{ issuer: issuer.url, audience: AUDIENCE, roles }];
+    const other = await startService({ config: { identity: { issuers } } });
+    try {
+      const client = operator(other);
+      const create = async (external_id: string) =>
+        (await client.call<{ id: string }>("POST", "/organizations", { name: "Tenant", external_id })).body.id;
+      const id = await create("crm:42");
+      const named = await create(id);
+      const modelsOf = async (tenant: string) => {
+        const token = await staff({ sub: tenant, email: undefined, groups: ["tenants"], tenant });
+        const answer = await fetch(`${other.url}/v1/models`, { headers: { authorization: `Bearer ${token}` } });
+        return answer.status;
+      };
+      expect(await Promise.all([id, "crm:42", "crm:43"].map(modelsOf))).toEqual([200, 200, 403]);
+      const tokensOf = async (organizationId: string) =>
+        (await client.call<Listed>("GET", `/tokens?organization_id=${organizationId}`)).body.data.map(
+          ({ name }) => name,
+        );
+      const host = new URL(issuer.url).host;
+      expect((await tokensOf(id)).toSorted()).toEqual([`${id} (${host})`, `crm:42 (${host})`].toSorted());
+      expect(await tokensOf(named)).toEqual([]);
+    } finally {
+      await other.end();
+    }
+  });
+
   test("pinned metadata cannot be stated otherwise, and is recorded", async () => {
     const token = await staff({ sub: "grace" });
     for (const key of ["user", "team"]) {

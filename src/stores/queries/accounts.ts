@@ -86,6 +86,10 @@ function organizations(database: Database) {
       return writeIf([change], recordOf(audit, { balance: [{ id, warnAt }] }));
     },
     organization: (id: string) => findRow(ORGANIZATION)`select * from organization where id = ${id}`,
+    /** Returns the organization with an id, or else with this external id. */
+    organizationNamed: (name: string) =>
+      findRow(ORGANIZATION)`
+        select * from organization where id = ${name} or external_id = ${name} order by id <> ${name} limit 1`,
     organizations: ({ after, limit }: IdPage) =>
       findRows(ORGANIZATION)`select * from organization where id > ${after ?? ""} order by id limit ${limit}`,
     /**
