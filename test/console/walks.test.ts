@@ -118,6 +118,21 @@ describe.skipIf(!hasBrowser).each(WALKERS)("walks through the console on $store,
     expect(body.data).toMatchObject([{ name: "Northwind", credits: { total: 50 } }]);
   });
 
+  test("A new customer with 0 credits gets a token and no grant.", async () => {
+    await page.goto("/organizations?create=customer");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name", { exact: true }).fill("Prospect");
+    await dialog.getByLabel("Credits").fill("0");
+    await dialog.getByText("Creates Prospect with 0.00 credits and one token.").waitFor();
+    await button("Create customer", dialog).click();
+    await dialog.getByText("You won't see it again").waitFor();
+    await button("Done", dialog).click();
+    await page.getByRole("heading", { name: "Prospect", level: 1 }).waitFor();
+    const id = new URL(page.url()).pathname.split("/").at(-1);
+    const { body } = await admin.call<{ data: unknown[] }>("GET", `/organizations/${id}/grants`);
+    expect(body.data).toEqual([]);
+  });
+
   test("The most expensive requests of a day are one click from its bar.", async () => {
     const sent = [];
     for (const model of ["cheap", "dear", "cheap", "dear", "dear"] as const)

@@ -22,6 +22,11 @@ describe("credits", () => {
     expect(readCredits(text)).toEqual({ value });
   });
 
+  test("The amount 0 is read where it is allowed.", () => {
+    expect(readCredits("0", true)).toEqual({ value: 0 });
+    expect(readCredits("", true)).toHaveProperty("error");
+  });
+
   test.each(["", "0", "-5", "+5", "1e3", "abc", "0.0000001", "2000000000", "1 250", "1'250", "٥٠", "５０"])(
     "The amount %j is refused.",
     (text) => {

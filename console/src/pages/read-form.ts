@@ -13,7 +13,7 @@ const GROUPED_WHOLE = /^\d{1,3}(,\d{3})+$/;
  * Reads credits with at most six decimals. A comma is refused where it could be a decimal comma: `50,00` and `1,250` are
  * ambiguous, `1,250.50` and `1,250,000` are not.
  */
-export function readCredits(text: string): Read<number> {
+export function readCredits(text: string, allowsZero = false): Read<number> {
   const trimmed = text.trim();
   if (trimmed === "") return { error: "Enter an amount." };
   const isGrouped = GROUPED_DECIMAL.test(trimmed) || GROUPED_MILLIONS.test(trimmed);
@@ -22,7 +22,7 @@ export function readCredits(text: string): Read<number> {
   if (!/^\d+(\.\d+)?$/.test(digits)) return { error: "Enter a number, such as 100 or 0.5." };
   if (!/^\d+(\.\d{1,6})?$/.test(digits)) return { error: "Enter at most six decimals." };
   const value = Number(digits);
-  if (value === 0) return { error: "Must be greater than 0." };
+  if (value === 0 && !allowsZero) return { error: "Must be greater than 0." };
   return value > 1e9 ? { error: "Must be at most 1,000,000,000." } : { value };
 }
 

@@ -16,7 +16,7 @@ interface Customer {
   tokenName: string;
 }
 
-/** Form that creates an organization, grants it credits and creates its first token, which is then shown with its use. */
+/** Form that creates an organization, grants it credits, unless they are 0, and creates its first token, which is then shown with its use. */
 export function NewCustomer({ onClose }: { onClose: () => void }) {
   const [name, setName] = useState("");
   const [amount, setAmount] = useState("");
@@ -27,7 +27,7 @@ export function NewCustomer({ onClose }: { onClose: () => void }) {
     showSecret({ title: "Customer created", token }, onClose);
     go(`/organizations/${encodeURIComponent(id)}`);
   });
-  const credits = readCredits(amount);
+  const credits = readCredits(amount, true);
   const isComplete = name.trim() !== "" && tokenName.trim() !== "" && "value" in credits;
   const submit = () => {
     setSubmitted(true);
@@ -74,7 +74,7 @@ function useCreation(onDone: (organization: Organization, token: TokenWithSecret
       const owner = organization ?? (await post<NewOrganization, Organization>("/organizations", { name }, `${key}-1`));
       setOrganization(owner);
       const grants = `/organizations/${encodeURIComponent(owner.id)}/grants`;
-      if (!granted.current) await post<NewGrant, Booking>(grants, { amount: credits }, `${key}-2`);
+      if (credits > 0 && !granted.current) await post<NewGrant, Booking>(grants, { amount: credits }, `${key}-2`);
       granted.current = true;
       const token = { organization_id: owner.id, name: tokenName };
       return { owner, token: await post<NewToken, TokenWithSecret>("/tokens", token, `${key}-3`) };
