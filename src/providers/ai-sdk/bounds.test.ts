@@ -1,5 +1,5 @@
 import * as fc from "fast-check";
-import { describe, expect, test } from "vitest";
+import { describe, expect, test, vi } from "vitest";
 import { EVENT_LENGTH_MAX } from "../http/event-stream.ts";
 import { byteBoundsOf } from "./bounds.ts";
 
@@ -58,6 +58,28 @@ describe("Frames", () => {
       }),
     );
   });
+
+  test("of 16 MiB in small pieces are copied a few times in all.", () => {
+    let copied = 0;
+    const { concat } = Buffer;
+    const spy = vi.spyOn(Buffer, "concat").mockImplementation((list, length) => {
+      copied += list.reduce((sum, { length }) => sum + length, 0);
+      return concat(list, length);
+    });
+    const { length } = frame(EVENT_LENGTH_MAX);
+    let passed = 0;
+    const bounds = byteBoundsOf(FRAMES, (text) => text);
+    const pieces = frame(length);
+    for (let start = 0; start < length; start += 16_000) {
+      const begun = bounds(pieces.subarray(start, start + 16_000), (whole) => {
+        passed += whole.length;
+      });
+      expect(begun).toBe(start + 16_000 < length ? start + 16_000 : 0);
+    }
+    spy.mockRestore();
+    expect(passed).toBe(length);
+    expect(copied).toBeLessThan(3 * length);
+  }, 180_000);
 
   test("of an invalid length are refused after the valid ones before them.", () => {
     const passed: Uint8Array[] = [];

@@ -89,22 +89,29 @@ function passTogether(events: readonly string[], pass: Pass): void {
  * The package would drop complete frames before a broken one, and copies its whole input for each frame in it.
  */
 function wholeFrames(): Bounds {
-  let kept: Buffer = Buffer.alloc(0);
+  let pieces: Buffer[] = [];
+  let keptBytes = 0;
+  let wantedBytes = 0;
   return (piece, pass) => {
-    const bytes = kept.length === 0 ? piece : Buffer.concat([kept, piece]);
-    let start = 0;
-    for (let end = endOfFrame(bytes, start); end <= bytes.length; end = endOfFrame(bytes, start)) {
+    pieces.push(piece);
+    keptBytes += piece.length;
+    if (keptBytes < wantedBytes) return keptBytes;
+    const bytes = pieces.length === 1 ? piece : Buffer.concat(pieces);
+    let [start, end] = [0, endOfFrame(bytes, 0)];
+    for (; end <= bytes.length; end = endOfFrame(bytes, start)) {
       pass(bytes.subarray(start, end));
       start = end;
     }
-    kept = Buffer.from(bytes.subarray(start));
-    return kept.length;
+    wantedBytes = end - start;
+    keptBytes = bytes.length - start;
+    pieces = keptBytes === 0 ? [] : [Buffer.from(bytes.subarray(start))];
+    return keptBytes;
   };
 }
 
-/** Returns the end of the frame that begins at `start`; infinity while its length has not arrived. */
+/** Returns the end of the frame that begins at `start`, or of its length if that has not arrived. */
 function endOfFrame(bytes: Buffer, start: number): number {
-  if (bytes.length - start < 4) return Number.POSITIVE_INFINITY;
+  if (bytes.length - start < 4) return start + 4;
   const length = bytes.readUInt32BE(start);
   if (length > EVENT_LENGTH_MAX) throw eventTooLong();
   if (length < FRAME_BYTES_MIN) throw new UpstreamError("malformed", "The upstream sent a frame without a length");
