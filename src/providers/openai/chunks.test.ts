@@ -91,6 +91,15 @@ test("A streamed event with a whole message is read, unless pieces came before i
   expect(reader.readEvent(whole)).toEqual({ finish_reason: "stop" });
 });
 
+test("An unknown field of any length is passed on once where each event repeats it.", () => {
+  const reader = new ChunkReader();
+  const read = (info: string) => reader.readEvent({ info, choices: [{ index: 0, delta: {} }] })?.whole;
+  for (const info of ["short", "a".repeat(200_000), "b".repeat(200_000)]) {
+    expect(read(info)).toEqual({ info });
+    expect(read(info)).toBeUndefined();
+  }
+});
+
 describe("Reasoning details", () => {
   test("of a stream are joined and added to the first call.", () => {
     const reader = new ChunkReader();
@@ -135,6 +144,27 @@ describe("Reasoning details", () => {
     const message = { content: "hello", reasoning_details: [TEXT] };
     const [chunk = {}] = new ChunkReader().readAnswer({ choices: [{ index: 0, message, finish_reason: "stop" }] });
     expect(chunk.delta).toEqual({ content: "hello", reasoning_details: [TEXT] });
+  });
+
+  test("that grow after they were passed on are continued, not repeated, and metered once.", () => {
+    const reader = new ChunkReader();
+    const meter = new Meter(1_000);
+    const read = (delta: object, finish_reason?: string) => {
+      const chunk = reader.readEvent({ choices: [{ index: 0, delta, finish_reason }] }) ?? {};
+      meter.add([chunk]);
+      return chunk.delta?.reasoning_details;
+    };
+    const block = (text: string) => ({ reasoning: text, reasoning_details: [{ ...TEXT, text }] });
+    expect(read({ ...block("They ask "), content: "a" })).toEqual([{ ...TEXT, text: "They ask " }]);
+    expect(read({ content: "b" })).toBeUndefined();
+    expect(read(block("for "))).toBeUndefined();
+    expect(read(block("Bern."))).toBeUndefined();
+    expect(read({ content: "c" })).toEqual([{ ...TEXT, text: "for Bern." }]);
+    expect(read({ ...block(" Not Basel."), tool_calls: [CALL] }, "tool_calls")).toEqual([
+      { ...TEXT, text: " Not Basel." },
+    ]);
+    expect(meter.reasoning.text()).toBe("They ask for Bern. Not Basel.");
+    expect(meter.other.text()).not.toMatch(/They|Bern|Basel/);
   });
 
   test("are sent back as a field of the message.", () => {

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
+import { LONG_EVENT_LENGTH } from "../http/event-stream.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
@@ -44,6 +45,7 @@ export class ChunkReader {
   isFinished = false;
   /** True once an event was read. All events have the same id, so only the first one's is passed on. */
   #hasRead = false;
+  /** The unknown fields of the whole answer as JSON; a long text's digest, because nothing limits its memory here. */
   #othersText = "";
   readonly #toolCalls = new ToolCallReader();
   #details: ReasoningDetails | undefined;
@@ -97,18 +99,19 @@ export class ChunkReader {
   #newOthers(event: JsonObject): JsonObject | undefined {
     const others = othersOf(event, WHOLE_FIELDS);
     if (others === undefined) return undefined;
-    const text = JSON.stringify(others);
+    const json = JSON.stringify(others);
+    const text = json.length > LONG_EVENT_LENGTH ? createHash("sha256").update(json).digest("hex") : json;
     if (text === this.#othersText) return undefined;
     this.#othersText = text;
     return others;
   }
 
-  /** Adds the reasoning details that no chunk has yet, as complete blocks before what follows them, or at the end. */
+  /** Adds the reasoning details, or their parts, that no chunk has yet, before what follows them, or at the end. */
   #addDetails(chunk: UpstreamChunk): void {
-    const details = this.#details?.unsent() ?? [];
+    const details = this.#details?.takeUnsent() ?? [];
     if (details.length === 0) return;
     chunk.delta = { ...chunk.delta, reasoning_details: details as unknown as ReasoningDetail[] };
-    chunk.repeated = this.#details?.repeated() ?? new Set();
+    chunk.repeated = this.#details?.repeated(details) ?? new Set();
   }
 
   /** Adds all reasoning details to the first tool call, for clients that send back only the calls. */
@@ -117,7 +120,8 @@ export class ChunkReader {
     if (details === undefined || this.#toolCalls.count === 0) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
-    chunk.repeated = this.#details?.repeated() ?? new Set();
+    const parts = (chunk.delta.reasoning_details ?? []) as unknown as JsonObject[];
+    chunk.repeated = this.#details?.repeated([...details, ...parts]) ?? new Set();
   }
 
   #readDelta(message: JsonObject, isWhole: boolean): Delta {
@@ -256,9 +260,10 @@ const GROWING = ["text", "summary", "data"];
  */
 export class ReasoningDetails {
   readonly #details = new Map<string, Record<string, unknown>>();
-  /** Keys of the details that were passed on as they are. */
-  readonly #passed = new Set<string>();
-  /** Digest of the reasoning that was passed on beside the details. */
+  /** Parts of the details that were added since the last chunk with details. */
+  readonly #unsent = new Map<string, Record<string, unknown>>();
+  /** Digests of the details' texts, and of the reasoning that was passed on in addition to the details. */
+  readonly #added = createHash("sha256");
   readonly #sent = createHash("sha256");
   #length = 0;
 
@@ -272,41 +277,44 @@ export class ReasoningDetails {
     return this.#details.size === 0 || this.#length > DETAILS_LENGTH_MAX ? undefined : [...this.#details.values()];
   }
 
-  /** Returns the details that were not returned before, or have grown since. */
-  unsent(): JsonObject[] {
-    if (this.all() === undefined) return [];
-    const unsent = [...this.#details].filter(([key]) => !this.#passed.has(key));
-    for (const [key] of unsent) this.#passed.add(key);
-    return unsent.map(([, detail]) => ({ ...detail }));
+  /** Returns the details, or their parts, that were not returned before. */
+  takeUnsent(): JsonObject[] {
+    const unsent = [...this.#unsent.values()];
+    this.#unsent.clear();
+    return unsent;
   }
 
   noteSent(reasoning: string): void {
     this.#sent.update(reasoning);
   }
 
-  /** Returns the texts of the details if together they are the reasoning that was passed on. */
-  repeated(): Set<string> {
-    const texts = [...this.#details.values()].map(({ text, summary }) => textOf(text) ?? textOf(summary) ?? "");
-    const digest = createHash("sha256").update(texts.join("")).digest("hex");
-    return new Set(digest === this.#sent.copy().digest("hex") ? texts : []);
+  /** Returns the texts of these details, or parts, if all details together are the reasoning that was passed on. */
+  repeated(details: readonly JsonObject[]): Set<string> {
+    const isRepeated = this.#added.copy().digest("hex") === this.#sent.copy().digest("hex");
+    return new Set(isRepeated ? details.map(textOfDetail) : []);
   }
 
   #addPiece(piece: JsonObject): void {
     this.#length += JSON.stringify(piece).length;
     if (this.#length > DETAILS_LENGTH_MAX) {
       this.#details.clear();
+      this.#unsent.clear();
       return;
     }
     const key = `${piece.type} ${typeof piece.index === "number" ? piece.index : `after ${this.#details.size}`}`;
-    this.#passed.delete(key);
-    const begun = this.#details.get(key);
-    if (begun === undefined) {
-      this.#details.set(key, { ...piece });
-      return;
-    }
-    for (const [name, value] of Object.entries(piece)) {
-      if (value === null || value === undefined) continue;
-      begun[name] = GROWING.includes(name) ? `${textOf(begun[name]) ?? ""}${textOf(value) ?? ""}` : value;
+    this.#added.update(textOfDetail(piece));
+    for (const details of [this.#details, this.#unsent]) {
+      const begun = details.get(key) ?? {};
+      details.set(key, begun);
+      for (const [name, value] of Object.entries(piece)) {
+        const old = begun[name];
+        begun[name] =
+          typeof old === "string" && GROWING.includes(name) ? old + (textOf(value) ?? "") : (value ?? old ?? null);
+      }
     }
   }
+}
+
+function textOfDetail({ text, summary }: JsonObject): string {
+  return textOf(text) ?? textOf(summary) ?? "";
 }
