@@ -40,13 +40,13 @@ function kinds(): string {
 
 /** The differences of a request format, a sentence each. */
 function formatRemarks({ requestFormat = {} }: Pick<KnownProvider, "requestFormat">): string[] {
-  const { maxTokensField, reasoningField, reasoningOff, maxEffort } = requestFormat;
+  const { maxTokensField, reasoningField, reasoningOff, acceptsMaxEffort } = requestFormat;
   const back = reasoningField === null ? "is not sent back" : `is sent back as \`${reasoningField}\``;
   return [
     ...(maxTokensField === undefined ? [] : [`\`max_tokens\` is sent as \`${maxTokensField}\`.`]),
     ...(reasoningField === undefined ? [] : [`\`reasoning_content\` ${back}.`]),
     ...(reasoningOff ? [`\`reasoning_effort: none\` is sent as ${code(Object.keys(reasoningOff))}.`] : []),
-    ...(maxEffort ? ["`reasoning_effort: max` is passed."] : []),
+    ...(acceptsMaxEffort ? ["`reasoning_effort: max` is passed."] : []),
   ];
 }
 

@@ -75,14 +75,14 @@ async function complete(upstream: Upstream, call: ProviderCall): Promise<Provide
     if (!request.stream) {
       const result = await model.doGenerate({ ...options, abortSignal: http.signal });
       http.keepRoom();
-      return { ignored: [...ignored, ...leftOut(result.warnings)], chunks: once(reader.readResult(result)) };
+      return { ignored: [...ignored, ...leftOut(result.warnings, options)], chunks: once(reader.readResult(result)) };
     }
     const { stream } = await model.doStream({ ...options, abortSignal: http.signal });
     const parts = stream.getReader();
     const read = () => http.demand.during(parts.read());
     // The package's warnings come first, before any part of the upstream's answer.
     const { value: first } = await read();
-    const left = first?.type === "stream-start" ? leftOut(first.warnings) : [];
+    const left = first?.type === "stream-start" ? leftOut(first.warnings, options) : [];
     return { ignored: [...ignored, ...left], chunks: readParts(read, reader, http, signal) };
   } catch (error) {
     http.end();

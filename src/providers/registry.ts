@@ -85,7 +85,7 @@ const ROWS: readonly Row[] = [
     requestFormat: {
       ...AZURE_FORMAT,
       acceptsDeveloperRole: true,
-      maxEffort: true,
+      acceptsMaxEffort: true,
       encodesEmbeddings: true,
       fields: { ...AZURE_FORMAT.fields, ...passing("modalities", "audio", "service_tier", "tools.custom") },
       schemas: OPENAI_SCHEMAS,
@@ -154,7 +154,11 @@ const ROWS: readonly Row[] = [
     documentation: "https://api-docs.deepseek.com/api/create-chat-completion",
     // "text" and "json_object" are the types of an answer; the other fields are not in the reference.
     refuses: ["logit_bias", "parallel_tool_calls", "response_format.json_schema", "seed", "user"],
-    requestFormat: { reasoningOff: { thinking: { type: "disabled" } }, maxEffort: true, fields: passing("thinking") },
+    requestFormat: {
+      reasoningOff: { thinking: { type: "disabled" } },
+      acceptsMaxEffort: true,
+      fields: passing("thinking"),
+    },
   },
   {
     id: "moonshotai",

@@ -111,10 +111,12 @@ const REQUIRED: Readonly<Record<string, string>> = {
   toolContent: "messages",
 };
 
-/** Returns the hints that a package left out. Throws UpstreamError for a field that changes the answer. */
-export function leftOut(warnings: readonly SharedV4Warning[]): string[] {
+/** Returns the hints of a call that a package left out or lowered. Throws UpstreamError for a field that changes the answer. */
+export function leftOut(warnings: readonly SharedV4Warning[], { reasoning }: LanguageModelV4CallOptions): string[] {
   return warnings.flatMap((warning) => {
-    if (warning.type === "compatibility") return warning.details?.startsWith('reasoning "max"') ? [LOWERED_EFFORT] : [];
+    if (warning.type === "compatibility") {
+      return warning.feature === "reasoning" && reasoning === "max" ? [LOWERED_EFFORT] : [];
+    }
     const feature =
       warning.type === "unsupported"
         ? warning.feature

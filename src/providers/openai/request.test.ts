@@ -11,7 +11,7 @@ const OPENAI: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: false,
   reasoningOff: null,
-  maxEffort: false,
+  acceptsMaxEffort: false,
   encodesEmbeddings: true,
   servesTexts: false,
   fields: {},

@@ -24,7 +24,7 @@ export interface RequestFormat {
   /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
   reasoningOff: Readonly<Record<string, unknown>> | null;
   /** False: the effort `max` is lowered to `xhigh`. */
-  maxEffort: boolean;
+  acceptsMaxEffort: boolean;
   /** True: embeddings may be asked for in base64, which is a third as long. */
   encodesEmbeddings: boolean;
   /** True: it serves the completions API, which continues a text, in addition to chat completions. */
@@ -44,7 +44,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   acceptsReasoningDetails: false,
   acceptsExtraContent: true,
   reasoningOff: null,
-  maxEffort: false,
+  acceptsMaxEffort: false,
   encodesEmbeddings: false,
   servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
@@ -96,8 +96,8 @@ function withResultsAsText(messages: readonly RequestMessage[]): readonly Reques
   });
 }
 
-function lowersEffort({ reasoning_effort: effort }: UpstreamRequest, { maxEffort }: RequestFormat): boolean {
-  return effort === "max" && !maxEffort;
+function lowersEffort({ reasoning_effort: effort }: UpstreamRequest, { acceptsMaxEffort }: RequestFormat): boolean {
+  return effort === "max" && !acceptsMaxEffort;
 }
 
 /** Returns the names of the hints that are left out or lowered because the API refuses them. */
