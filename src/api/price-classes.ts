@@ -44,7 +44,7 @@ export const PRICE_CLASSES = {
     priceData: "cache_audio_read_mtok",
     reportedAs: "cached_audio_tokens",
     isWithinClass: true,
-    onlyIf: "hasAudio",
+    onlyIf: "hasMedia",
   },
   inputAudio: {
     code: "a",
@@ -54,7 +54,7 @@ export const PRICE_CLASSES = {
     priceData: "input_audio_mtok",
     reportedAs: "input_audio_tokens",
     reportIncludes: "cachedAudio",
-    onlyIf: "hasAudio",
+    onlyIf: "hasMedia",
   },
   inputImage: {
     code: "g",
@@ -164,7 +164,7 @@ interface Row {
   /** Another part that the report counts too. */
   reportIncludes?: string;
   /** The property of a request that it needs. A call is charged up to `callsMost` of the route, or else once a request. */
-  onlyIf?: "hasAudio" | "hasHourCache" | "callsMost";
+  onlyIf?: "hasMedia" | "hasHourCache" | "callsMost";
 }
 
 type Rows = typeof PRICE_CLASSES;

@@ -59,8 +59,8 @@ const message: fc.Arbitrary<RequestMessage> = fc.record(
 
 describe("estimatePrompt", () => {
   test("counts the audio of a former answer, which only its provider has, as a medium of any length.", () => {
-    const { most, hasAudio } = estimate([{ role: "assistant", audio: { id: "audio_1" } }]);
-    expect([most, hasAudio]).toEqual([LIMITS.contextWindow, true]);
+    const { most, hasMedia } = estimate([{ role: "assistant", audio: { id: "audio_1" } }]);
+    expect([most, hasMedia]).toEqual([LIMITS.contextWindow, true]);
   });
 
   test("The bounds of any request are in order.", () => {
@@ -238,10 +238,10 @@ describe("media", () => {
       text: "a",
       cache_control: { type: "ephemeral" as const, ttl },
     });
-    expect(user([text("5m")])).toMatchObject({ hasAudio: false, hasHourCache: false });
-    expect(user([text("1h")])).toMatchObject({ hasAudio: false, hasHourCache: true });
+    expect(user([text("5m")])).toMatchObject({ hasMedia: false, hasHourCache: false });
+    expect(user([text("1h")])).toMatchObject({ hasMedia: false, hasHourCache: true });
     const audio = user([{ type: "input_audio", input_audio: { data: "AAAA", format: "wav" } }]);
-    expect(audio).toMatchObject({ hasAudio: true, hasHourCache: false });
+    expect(audio).toMatchObject({ hasMedia: true, hasHourCache: false });
     const tools: Tool[] = [
       { type: "function", function: { name: "f" }, cache_control: { type: "ephemeral", ttl: "1h" } },
     ];
@@ -322,9 +322,9 @@ describe("holdBounds", () => {
   test("Prices of parts that a request cannot have do not count.", () => {
     const further = { cacheWrite1h: 4n, inputAudio: 5n, cachedAudio: 6n, searches: 7n, images: 8n, outputAudio: 9n };
     const prices = { ...FREE, ...further };
-    const none = { hasAudio: false, hasHourCache: false, callsMost: 0 };
+    const none = { hasMedia: false, hasHourCache: false, callsMost: 0 };
     expect(possiblePrices(prices, none)).toEqual({ ...FREE, outputAudio: 9n });
-    expect(possiblePrices(prices, { ...none, hasAudio: true })).toEqual({
+    expect(possiblePrices(prices, { ...none, hasMedia: true })).toEqual({
       ...FREE,
       inputAudio: 5n,
       cachedAudio: 6n,
@@ -335,7 +335,7 @@ describe("holdBounds", () => {
       cacheWrite1h: 4n,
       outputAudio: 9n,
     });
-    expect(possiblePrices(prices, { hasAudio: true, hasHourCache: true, callsMost: 1 })).toEqual(prices);
+    expect(possiblePrices(prices, { hasMedia: true, hasHourCache: true, callsMost: 1 })).toEqual(prices);
     expect(possiblePrices(FREE, none)).toBe(FREE);
   });
 });

@@ -19,8 +19,8 @@ export interface PromptEstimate {
   likelyBesideText: number;
   /** Tokens of the text by the token counter; absent where it was not needed or did not answer. */
   textTokens?: number;
-  /** True if a part of the prompt can hold sound: without one no token is an audio token. */
-  hasAudio: boolean;
+  /** True for files, audio and video, which can hold sound: without one no token is an audio token. */
+  hasMedia: boolean;
   /** True if the request marks a part to be cached for an hour: without a mark no cache write is of that kind. */
   hasHourCache: boolean;
   /** Calls of a request whose answer does not show them, as far as the request bounds them; absent if it has none. */
@@ -100,7 +100,7 @@ export function estimatePrompt(
     likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY) + likelyBesideText,
     likelyBesideText,
     most: media.length === 0 ? most : Math.max(most, contextWindow),
-    hasAudio: media.length > 0,
+    hasMedia: media.length > 0,
     hasHourCache,
   };
 }
@@ -161,7 +161,7 @@ function sumOf(counts: readonly number[]): number {
 }
 
 /** The parts and calls that a request can be charged for on a route. */
-export interface Possible extends Pick<PromptEstimate, "hasAudio" | "hasHourCache"> {
+export interface Possible extends Pick<PromptEstimate, "hasMedia" | "hasHourCache"> {
   /** Searches that are charged at most, and images. */
   callsMost: number;
 }
@@ -267,7 +267,7 @@ export function estimateInputs(inputs: readonly EmbeddingInput[]): PromptEstimat
     likely: sum("likely"),
     most: sum("most"),
     likelyBesideText: sumOf(ofIds.map(({ likely }) => likely)),
-    hasAudio: false,
+    hasMedia: false,
     hasHourCache: false,
   };
 }

@@ -74,7 +74,7 @@ const CAUTION_COUNTED = 1.08;
 const WINDOW_PART_UNCOUNTED = 1 / 32;
 
 /** Bounds of the tokens of a prompt, by the count of its text where there is one. The bytes of media say little of their tokens. */
-function promptTokens({ hasAudio: hasMedia, least, likely, likelyBesideText, most, textTokens }: PromptEstimate) {
+function promptTokens({ hasMedia, least, likely, likelyBesideText, most, textTokens }: PromptEstimate) {
   if (textTokens === undefined) {
     return { certain: least, likely: hasMedia ? least : likely, cautious: Math.min(most, likely * CAUTION) };
   }

@@ -152,7 +152,7 @@ const limitsOfModel = fc.record({ maxOutputTokens: tokens, contextWindow: tokens
 const estimate = fc
   .record({ likely: tokens, factor: fc.integer({ min: 1, max: 8 }) })
   .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }))
-  .map((bounds) => ({ ...bounds, hasAudio: false, hasHourCache: false }));
+  .map((bounds) => ({ ...bounds, hasMedia: false, hasHourCache: false }));
 
 type Limits = Pick<CatalogModel, "maxOutputTokens" | "contextWindow">;
 type Prompt = typeof estimate extends fc.Arbitrary<infer Value> ? Value : never;
@@ -233,7 +233,7 @@ test("A lowered bound is at most the model's maximum, leaves room for the prompt
 });
 
 test("A bound is not lowered for a file whose bytes are more than the context window, because its tokens may be few.", () => {
-  const file = { least: 10, likely: 200_000, likelyBesideText: 200_000, most: 400_000, hasAudio: true };
+  const file = { least: 10, likely: 200_000, likelyBesideText: 200_000, most: 400_000, hasMedia: true };
   const limits = { maxOutputTokens: 64_000, contextWindow: 200_000 };
   const prompt = { ...file, hasHourCache: false };
   expect(lowered(32_000, limits, prompt)).toBe(32_000);

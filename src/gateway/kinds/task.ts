@@ -82,7 +82,7 @@ export function planTranscription(gateway: TaskPlanner, call: GatewayCall<"trans
       likely: likely + likelyBesideText,
       likelyBesideText,
       most: most + contextWindow,
-      hasAudio: true,
+      hasMedia: true,
     },
     send: async (provider, route, maxTokens) => {
       const answer = await plan.send(provider, route, maxTokens);
