@@ -16,6 +16,7 @@ describe("The estimate of an image", () => {
       LIMITS,
     );
   const likelyOf = (...image: Parameters<typeof shown>) => shown(...image).likely - say("").likely;
+  const leastOf = (...image: Parameters<typeof shown>) => likelyOf(...image) - (shown(...image).sparedByDetail ?? 0);
   const dataOf = (type: string, bytes: Buffer) => `data:image/${type};base64,${bytes.toString("base64")}`;
   const png = (width: number, height: number) => {
     const bytes = Buffer.alloc(64);
@@ -58,7 +59,7 @@ describe("The estimate of an image", () => {
     expect(small).toBeLessThan(300);
     expect(likelyOf(make(1_000, 750)) - small).toBe(1_000);
     expect(likelyOf(make(30_000, 30_000))).toBe(IMAGE_TOKENS_MAX);
-    expect(likelyOf(make(1_000, 750), "low")).toBeLessThan(300);
+    expect(leastOf(make(1_000, 750), "low")).toBeLessThan(300);
   });
 
   test("is that of about a megapixel where its size is not known.", () => {
@@ -71,13 +72,30 @@ describe("The estimate of an image", () => {
       expect(likelyOf(url)).toBeGreaterThan(1_500);
       expect(likelyOf(url)).toBeLessThan(2_000);
     }
-    expect(likelyOf("https://x/y.png", "low")).toBeLessThan(300);
+    expect(leastOf("https://x/y.png", "low")).toBeLessThan(300);
+  });
+
+  test("is not lowered by its detail, which some providers ignore, but says what the detail can spare.", () => {
+    const [low, high] = [shown(png(1_000, 750), "low"), shown(png(1_000, 750), "high")];
+    expect([low.likely, low.likelyBesideText]).toEqual([high.likely, high.likelyBesideText]);
+    expect([low.sparedByDetail, high.sparedByDetail]).toEqual([1_000, 0]);
+  });
+
+  test("of gpt-4o-mini counts tiles of 5,667 tokens.", () => {
+    const imageTokensMax = 2_833 + 8 * 5_667;
+    const likelyOfMini = (width: number, height: number) => {
+      const content: ContentPart[] = [{ type: "image_url", image_url: { url: png(width, height) } }];
+      const request = { model: "m", messages: [{ role: "user" as const, content }] };
+      return estimatePrompt(request, { ...LIMITS, imageTokensMax }).likely - say("").likely;
+    };
+    for (const side of [600, 1_024, 3_000]) expect(Math.abs(likelyOfMini(side, side) - 25_501)).toBeLessThan(5);
+    expect(Math.abs(likelyOfMini(512, 512) - 8_500)).toBeLessThan(5);
   });
 
   test("at low detail is OpenAI's 85 tokens.", () => {
     const content: ContentPart[] = [{ type: "image_url", image_url: { url: "https://x/y.png", detail: "low" } }];
     const request: ChatCompletionRequest = { model: "m", messages: [{ role: "user", content }] };
-    const { likely } = estimatePrompt(request, { ...LIMITS, imageTokensMax: 1_445 });
-    expect(likely - say("").likely).toBe(85);
+    const { likely, sparedByDetail = 0 } = estimatePrompt(request, { ...LIMITS, imageTokensMax: 1_445 });
+    expect(likely - sparedByDetail - say("").likely).toBe(85);
   });
 });

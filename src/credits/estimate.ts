@@ -17,6 +17,8 @@ export interface PromptEstimate {
   most: number;
   /** Part of `likely` that is not text: template tokens, images and other media. */
   likelyBesideText: number;
+  /** Part of `likely` that images with `detail: low` have only at providers that ignore it. */
+  sparedByDetail?: number;
   /** Tokens of the text by the token counter; absent where it was not needed or did not answer. */
   textTokens?: number;
   /** True for files, audio and video, which can hold sound: without one no token is an audio token. */
@@ -75,6 +77,8 @@ export function estimatePrompt(
   const messages = request.messages.length + (request.instructions === undefined ? 0 : 1);
   const tools = request.tools?.length ?? 0;
   const imageTokens = images.length * imageTokensMax;
+  const imageTokensLeast = Math.ceil(imageTokensMax / IMAGE_PART_LEAST);
+  const atLow = images.filter(({ image_url: { detail } }) => detail === "low");
   const likelyBesideText =
     messages * TEMPLATE_TOKENS_A_MESSAGE_LIKELY +
     (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LIKELY +
@@ -99,6 +103,7 @@ export function estimatePrompt(
       media.length,
     likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY) + likelyBesideText,
     likelyBesideText,
+    sparedByDetail: sumOf(atLow.map((part) => likelyImageTokens(part, imageTokensMax) - imageTokensLeast)),
     most: media.length === 0 ? most : Math.max(most, contextWindow),
     hasMedia: media.length > 0,
     hasHourCache,
@@ -114,9 +119,19 @@ const PIXELS_LIKELY = 1_150_000;
 /** Base64 characters in which the size is looked for: cameras write a preview before it. */
 const IMAGE_HEADER_CHARACTERS = 128 * 1024;
 
-function likelyImageTokens({ image_url: { url, detail } }: ImagePart, imageTokensMax: number): number {
-  const pixels = detail === "low" ? 0 : (pixelsOf(url) ?? PIXELS_LIKELY);
-  return Math.min(imageTokensMax, Math.ceil(imageTokensMax / IMAGE_PART_LEAST + pixels / PIXELS_A_TOKEN));
+/**
+ * A larger bound is gpt-4o-mini's: 2,833 tokens an image, and 5,667 for each of at most 8 tiles. An image above a tile is scaled
+ * to four of them, unless it is much wider than high ("Images and vision" of OpenAI).
+ */
+const BOUND_WITHOUT_TILES = 32_768;
+const PIXELS_A_TILE = 512 * 512;
+
+function likelyImageTokens({ image_url: { url } }: ImagePart, imageTokensMax: number): number {
+  const pixels = pixelsOf(url) ?? PIXELS_LIKELY;
+  const least = imageTokensMax / IMAGE_PART_LEAST;
+  const ofTiles = 2 * least * (pixels > PIXELS_A_TILE ? 4 : 1);
+  const ofPixels = imageTokensMax > BOUND_WITHOUT_TILES ? ofTiles : pixels / PIXELS_A_TOKEN;
+  return Math.min(imageTokensMax, Math.ceil(least + ofPixels));
 }
 
 /** Returns the pixels of an image in a data URL, as its header states them; undefined for an address and an unknown format. */
