@@ -18,7 +18,7 @@ import type { Lease } from "../ledger/lease.ts";
 import { tokenBoundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { type LimitEntry, retryHeaders, wantedLimits } from "./limits.ts";
-import { type OutputRange, outputRange } from "./output-bound.ts";
+import { needsCount, type OutputRange, outputRange, withCount } from "./output-bound.ts";
 import type { Plan } from "./plan.ts";
 
 /** Time for which a repeated request with the same idempotency key gets the first answer. */
@@ -54,17 +54,25 @@ export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> 
 }
 
 /**
- * Admits a request, or finds the answer that is stored under its key. Throws rate_limit_exceeded, max_cost_exceeded,
- * insufficient_credits, budget_exhausted, credits_held, idempotency_in_progress, idempotency_interrupted or idempotency_mismatch.
+ * Admits a request, or finds the answer that is stored under its key. Throws rate_limit_exceeded, context_length_exceeded,
+ * max_cost_exceeded, insufficient_credits, budget_exhausted, credits_held, idempotency_in_progress, idempotency_interrupted,
+ * idempotency_mismatch, or the reason of the signal if it is aborted before the hold.
  */
 export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Promise<Admission | Replay> {
   const { principal } = call;
   const { model, output, estimate } = plan;
-  const range = outputRange(gateway, principal, plan);
-  const wanted = wantedLimits(gateway, principal, estimate.likely + range.most, plan);
+  const isCounted = needsCount(gateway, plan);
+  // The limits come before the count, and take what fits with a prompt of the estimated length.
+  const textTokens = estimate.likely - estimate.likelyBesideText;
+  const assumed = isCounted ? { ...plan, estimate: { ...estimate, textTokens } } : plan;
+  const estimatedRange = outputRange(gateway, principal, assumed);
+  const wanted = wantedLimits(gateway, principal, estimate.likely + estimatedRange.most, plan);
   const admitted = call.limited.admit(wanted);
   const entry = admitted instanceof Promise ? await admitted : admitted;
+  // A count takes time that callers share, so its tokens stay in the minute even if nothing is charged.
+  const tokensUncharged = isCounted ? estimate.likely : 0;
   try {
+    const range = isCounted ? outputRange(gateway, principal, await withCount(gateway, call, plan)) : estimatedRange;
     const isFree = principal.organizationKind === "playground";
     const needs = affordableNeeds(
       plan.routes.map((route) => needOf(plan, route, range, isFree)),
@@ -91,7 +99,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     const { newValuesPerMinute: newValuesMost } = gateway.limitSettings;
     const outcome = await gateway.ledger.hold({ facts, callerId, least, most, idempotency, newValuesMost });
     if (outcome.outcome === "replayed") {
-      entry.leave(0);
+      entry.leave(tokensUncharged);
       return { ...entry, ...outcome };
     }
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
@@ -113,7 +121,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
       admittedAtMs: gateway.clock(),
     };
   } catch (error) {
-    entry.leave(0);
+    entry.leave(tokensUncharged);
     throw error;
   }
 }

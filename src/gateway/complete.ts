@@ -11,7 +11,6 @@ import { planCompletion } from "./kinds/completion.ts";
 import { planEmbedding } from "./kinds/embedding.ts";
 import { planImages } from "./kinds/image.ts";
 import { planSpeech, planTranscription } from "./kinds/task.ts";
-import { needsCount, withCount } from "./output-bound.ts";
 import type { Plan } from "./plan.ts";
 import { type Completed, endOfAnswer, type Settlement, settle } from "./settle.ts";
 
@@ -22,8 +21,7 @@ import { type Completed, endOfAnswer, type Settlement, settle } from "./settle.t
  */
 export async function complete(gateway: Gateway, call: GatewayCall, client: AnswerSink): Promise<void> {
   const startedMs = gateway.clock();
-  const planned = planFor(gateway, call);
-  const plan = needsCount(gateway, planned) ? await withCount(gateway, call, planned) : planned;
+  const plan = planFor(gateway, call);
   const admission = await admit(gateway, call, plan);
   if ("answer" in admission) return replay(call, plan.model, admission, client);
   call.onHeld();

@@ -35,7 +35,7 @@ export interface Gateway {
   circuits: Circuits;
   retryBudget: RetryBudget;
   limits: RateLimiter;
-  tokenCounter: Pick<TokenCounter, "forCharges" | "forPreviews">;
+  tokenCounter: Pick<TokenCounter, "forCharges" | "countPrompt">;
   outputRates: OutputRates;
   /** Divides the memory for long answers among organizations. */
   answerMemory: Pick<AnswerMemory, "roomFor">;

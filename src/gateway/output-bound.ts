@@ -57,12 +57,15 @@ export function fittingOutputTokens(
   { contextWindow }: OutputLimits,
   estimate: PromptEstimate,
 ): number {
-  const { certain, likely, cautious } = promptTokens(estimate);
+  const { likely, cautious } = promptTokens(estimate);
   // An estimate that leaves no room is not certain. Where what is certain leaves none, the request is refused.
-  const isLikely = contextWindow - likely >= 2 * ANSWER_TOKENS_LEAST;
-  const room = contextWindow - (isLikely ? likely : certain);
+  const isLikely = contextWindow - likely >= ANSWER_TOKENS_LEAST;
+  const room = contextWindow - (isLikely ? likely : estimate.least);
   if (isStated && wanted <= room) return wanted;
-  return Math.min(wanted, Math.max(contextWindow - cautious, Math.floor(room / 2), ANSWER_TOKENS_LEAST));
+  // Media may fill what the text leaves.
+  const halfMost = estimate.hasMedia && !isStated ? MAX_TOKENS_DEFAULT : Infinity;
+  const half = Math.min(halfMost, Math.floor(room / 2));
+  return Math.min(wanted, Math.max(contextWindow - cautious, half, ANSWER_TOKENS_LEAST));
 }
 
 /** Tokens of an answer that a prompt leaves room for, unless the request states fewer. */
@@ -70,16 +73,20 @@ const ANSWER_TOKENS_LEAST = 16;
 /** Factors by which a prompt may exceed its estimate, and its count: tokenizers differ. */
 const CAUTION = 2;
 const CAUTION_COUNTED = 1.08;
+/** Part of a count that the text has with every tokenizer in wide use. */
+const CERTAIN_PART = 0.75;
 /** Part of the context window that a prompt may have by a cautious estimate without being counted. */
 const WINDOW_PART_UNCOUNTED = 1 / 32;
 
-/** Bounds of the tokens of a prompt, by the count of its text where there is one. The bytes of media say little of their tokens. */
-function promptTokens({ hasMedia, least, likely, likelyBesideText, most, textTokens }: PromptEstimate) {
+/** Estimates of a prompt's tokens, by the count of its text where there is one. The bytes of media say little of their tokens. */
+function promptTokens(estimate: PromptEstimate) {
+  const { hasMedia, least, most, sparedByDetail = 0, textTokens } = estimate;
+  const [likely, beside] = [estimate.likely - sparedByDetail, estimate.likelyBesideText - sparedByDetail];
   if (textTokens === undefined) {
-    return { certain: least, likely: hasMedia ? least : likely, cautious: Math.min(most, likely * CAUTION) };
+    return { likely: hasMedia ? least : likely, cautious: Math.min(most, likely * CAUTION) };
   }
-  const counted = textTokens + (hasMedia ? 0 : likelyBesideText);
-  return { certain: Math.max(least, textTokens), likely: counted, cautious: Math.ceil(counted * CAUTION_COUNTED) };
+  const cautious = Math.ceil(textTokens * CAUTION_COUNTED + beside * (hasMedia ? CAUTION : CAUTION_COUNTED));
+  return { likely: textTokens + (hasMedia ? 0 : beside), cautious };
 }
 
 /**
@@ -93,13 +100,19 @@ export function needsCount(gateway: OutputSetting, { operation, model, output, e
   return operation === "chat" && isLong && wanted > model.contextWindow - cautious;
 }
 
-/** Returns the plan with its text counted, where it can be counted in time. Throws like `refuseAboveWindow`. */
-export async function withCount(gateway: Gateway, { principal, signal }: GatewayCall, plan: Plan): Promise<Plan> {
-  const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
-  const [textTokens] = (await counter.count([plan.promptTexts()])) ?? [];
-  if (textTokens === undefined) return plan;
-  const counted = { ...plan, estimate: { ...plan.estimate, textTokens } };
-  refuseAboveWindow(gateway, counted);
+/**
+ * Returns the plan with its text counted, where it can be counted in time. Throws context_length_exceeded, except for a request
+ * with a key, whose answer may be stored; or the reason of the signal if it is aborted meanwhile.
+ */
+export async function withCount(gateway: Gateway, call: GatewayCall, plan: Plan): Promise<Plan> {
+  const { principal, signal, idempotency } = call;
+  const count = await gateway.tokenCounter.countPrompt(principal.organizationId, plan.promptTexts(), signal);
+  signal.throwIfAborted();
+  if (count === undefined) return plan;
+  const certain = count.isWhole ? Math.floor(count.tokens * CERTAIN_PART) : 0;
+  const least = Math.max(plan.estimate.least, certain);
+  const counted = { ...plan, estimate: { ...plan.estimate, least, textTokens: count.tokens } };
+  if (idempotency === null) refuseAboveWindow(gateway, counted);
   return counted;
 }
 
@@ -107,15 +120,14 @@ export async function withCount(gateway: Gateway, { principal, signal }: Gateway
  * Refuses a prompt that does not fit into the model's context window, alone with the shortest answer or with a bound that is not
  * lowered. Throws context_length_exceeded.
  */
-export function refuseAboveWindow(setting: OutputSetting, { model, output, estimate }: Plan): void {
-  const { certain } = promptTokens(estimate);
+export function refuseAboveWindow(setting: OutputSetting, { model, output, estimate: { least } }: Plan): void {
   const asked = isRefusedAbove(setting, output) ? output.tokens : undefined;
-  if (certain + (asked ?? Math.min(output.tokens ?? model.maxOutputTokens, ANSWER_TOKENS_LEAST)) <= model.contextWindow)
+  if (least + (asked ?? Math.min(output.tokens ?? model.maxOutputTokens, ANSWER_TOKENS_LEAST)) <= model.contextWindow)
     return;
   const completion = asked === undefined ? "" : `, and ${asked} for the completion`;
   throw new ApiError(
     "context_length_exceeded",
-    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${certain} tokens${completion}. Please shorten the messages or the completion.`,
+    `This model's maximum context length is ${model.contextWindow} tokens. However, your messages come to at least ${least} tokens${completion}. Please shorten the messages or the completion.`,
     { param: "messages" },
   );
 }

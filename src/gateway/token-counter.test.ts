@@ -125,7 +125,7 @@ describe("several organizations", () => {
       const text = dense(20_000, index * 20_000);
       return index % 2 === 0
         ? tokenCounter.forCharges("org_a").count([[text]])
-        : tokenCounter.forPreviews("org_c", NEVER).count([[text]]);
+        : tokenCounter.countPrompt("org_c", [text], NEVER);
     });
     expect(await Promise.all([charges.count([texts]), charges.count([texts])])).toEqual([alone, alone]);
     expect((await Promise.all(noise)).every((counts) => counts !== undefined)).toBe(true);
@@ -146,6 +146,37 @@ test("A preview is given up after its deadline or when its client disconnects, a
   leaving.abort();
   expect(await preview).toBeUndefined();
   expect(await charging).toEqual([expect.any(Number)]);
+});
+
+test("An organization's previews are counted one after another, so that its own do not make each other late.", async () => {
+  const tokenCounter = make();
+  const ended: string[] = [];
+  const leaving = new AbortController();
+  const count = async (name: string, text: string, signal = NEVER) => {
+    const result = await tokenCounter.countPrompt("org_a", [text], signal);
+    ended.push(name);
+    return result;
+  };
+  // The first pieces of the short texts would be counted before the last ones of the long text if they took turns.
+  const counts = [
+    count("long", dense(100_000)),
+    count("of a client that disconnected", "a few words", leaving.signal),
+    count("short", "a few words"),
+  ];
+  leaving.abort();
+  expect(await Promise.all(counts)).toEqual([
+    { tokens: expect.any(Number), isWhole: true },
+    undefined,
+    { tokens: 3, isWhole: true },
+  ]);
+  expect(ended).toEqual(["long", "of a client that disconnected", "short"]);
+});
+
+test("A preview says whether its text was counted whole.", async () => {
+  const tokenCounter = make();
+  const isWhole = async (...texts: string[]) => (await tokenCounter.countPrompt("org_a", texts, NEVER))?.isWhole;
+  expect(await isWhole("a".repeat(256 * 1024))).toBe(true);
+  expect(await isWhole("a".repeat(200 * 1024), "b".repeat(60 * 1024))).toBe(false);
 });
 
 test("Many different texts do not use up the memory of the thread.", async () => {
@@ -195,10 +226,16 @@ test("A stop resolves the running counts, and later counts are refused.", async 
   expect(tokenCounter.isRunning).toBe(false);
 });
 
-function bound(tokenCounter: TokenCounter): Pick<TokenCounter, "forCharges" | "forPreviews"> {
+/** The methods of a counter. A preview has the result of a charge. */
+function bound(tokenCounter: TokenCounter) {
   return {
-    forCharges: (id) => tokenCounter.forCharges(id),
-    forPreviews: (id, signal) => tokenCounter.forPreviews(id, signal),
+    forCharges: (id: string) => tokenCounter.forCharges(id),
+    forPreviews: (id: string, signal: AbortSignal) => ({
+      count: async ([texts = []]: readonly (readonly string[])[]) => {
+        const count = await tokenCounter.countPrompt(id, texts, signal);
+        return count && [count.tokens];
+      },
+    }),
   };
 }
 

@@ -64,6 +64,8 @@ export class TokenCounter {
   readonly #options: TokenCounterOptions;
   readonly #turns = new FairTurns(1);
   readonly #previewTurns = new FairTurns(1);
+  /** Each organization has one preview at a time, so that its own do not make each other late. */
+  readonly #previews = new FairTurns(Number.POSITIVE_INFINITY);
   #thread: CounterThread | undefined;
   #idle: NodeJS.Timeout | undefined;
   /** Running while the thread cannot be started. */
@@ -85,17 +87,19 @@ export class TokenCounter {
     return { count: (groups) => this.#count(organizationId, groups, takeTurn, this.#stopping.signal) };
   }
 
-  /** Returns the counter for free answers. A count is given up after five seconds, and when the signal is aborted. */
-  forPreviews(organizationId: string, signal: AbortSignal): TextCounter {
+  /**
+   * Counts the text of a prompt without a charge, and tells whether it was counted whole or by samples; undefined if the count
+   * is given up: after five seconds, or when the signal is aborted.
+   */
+  async countPrompt(organizationId: string, texts: readonly string[], signal: AbortSignal) {
     const { previewDeadlineMs = PREVIEW_DEADLINE_MS } = this.#options;
     const takeTurn: TakeTurn = (count) =>
       this.#previewTurns.run(organizationId, () => this.#turns.run(PREVIEWS, count));
-    return {
-      count: (groups) => {
-        const signals = [signal, this.#stopping.signal, AbortSignal.timeout(previewDeadlineMs)];
-        return this.#count(organizationId, groups, takeTurn, AbortSignal.any(signals));
-      },
-    };
+    const givenUp = AbortSignal.any([signal, this.#stopping.signal, AbortSignal.timeout(previewDeadlineMs)]);
+    const count = () => (givenUp.aborted ? undefined : this.#count(organizationId, [texts], takeTurn, givenUp));
+    // Those before it have earlier deadlines, so that it is not waited for longer than until its own.
+    const [tokens] = (await this.#previews.run(organizationId, count)) ?? [];
+    return tokens === undefined ? undefined : { tokens, isWhole: sampleOf(texts).scale === 1 };
   }
 
   /** Ends the thread. Running counts resolve with undefined. */

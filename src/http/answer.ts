@@ -5,7 +5,7 @@ import { AnswerFold } from "../api/answer-fold.ts";
 import { OptionalKeys } from "../api/schema.ts";
 import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
-import { ApiError } from "../errors.ts";
+import { ApiError, isOwnCut } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
 import type { CompletionReport, GatewayCall } from "../gateway/gateway.ts";
@@ -115,6 +115,7 @@ async function run(
   try {
     await running.follow(complete(gateway, call, sink), cut);
   } catch (error) {
+    if (error === signal.reason && !isOwnCut(error)) return reply.hijack();
     throw error instanceof ApiError ? renamed(error, paramOf) : error;
   } finally {
     releaseBody();
@@ -144,9 +145,8 @@ export function countHandler(
       const wanted = wantedLimits(gateway, principal, likely);
       const { requestLimit, tokenLimit, leave } = await limitedOf(request).admit(wanted);
       reply.headers(rateLimitHeaders([requestLimit, tokenLimit]));
-      const counter = gateway.tokenCounter.forPreviews(principal.organizationId, signal);
-      const [counted] = (await counter.count([promptTexts()])) ?? [];
-      const tokens = counted === undefined ? likely : counted + likelyBesideText;
+      const counted = await gateway.tokenCounter.countPrompt(principal.organizationId, promptTexts(), signal);
+      const tokens = counted === undefined ? likely : counted.tokens + likelyBesideText;
       leave(tokens);
       return encode(tokens);
     } catch (error) {

@@ -226,8 +226,8 @@ test("A lowered bound is at most the model's maximum, leaves room for the prompt
       const room = limits.contextWindow - prompt.likely;
       expect(found).toBeGreaterThanOrEqual(Math.min(most, 16));
       expect(found).toBeLessThanOrEqual(most);
-      if (room >= 32) expect(found).toBeLessThanOrEqual(room);
-      if (most <= room && room >= 32) expect(found).toBe(most);
+      if (room >= 16) expect(found).toBeLessThanOrEqual(room);
+      if (most <= room && room >= 16) expect(found).toBe(most);
     }),
   );
 });
@@ -239,6 +239,18 @@ test("A bound is not lowered for a file whose bytes are more than the context wi
   expect(lowered(32_000, limits, prompt)).toBe(32_000);
   expect(defaultOf(MAX_TOKENS_DEFAULT, limits, prompt)).toBe(MAX_TOKENS_DEFAULT);
   expect(lowered(32_000, limits, { ...prompt, textTokens: 150_000 } as typeof prompt)).toBe(32_000);
+});
+
+test("A prompt with media and no stated bound has at most the default beyond the cautious room, counted or not.", () => {
+  const limits = { maxOutputTokens: 100_000, contextWindow: 200_000 };
+  const file = { least: 10, likely: 110_000, likelyBesideText: 100_000, most: 400_000 };
+  const prompt = { ...file, hasMedia: true, hasHourCache: false };
+  for (const counted of [prompt, { ...prompt, textTokens: 10_000 } as typeof prompt]) {
+    expect(defaultOf("model", limits, counted)).toBe(MAX_TOKENS_DEFAULT);
+    expect(lowered(100_000, limits, counted)).toBe(100_000);
+  }
+  const small = { ...prompt, likely: 30_000, likelyBesideText: 20_000, textTokens: 10_000 };
+  expect(defaultOf("model", { ...limits, maxOutputTokens: 190_000 }, small)).toBe(200_000 - 10_800 - 40_000);
 });
 
 test("A max_tokens above the model's maximum is refused.", () => {
