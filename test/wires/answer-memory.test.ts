@@ -103,35 +103,56 @@ test("A short answer of a package's provider needs no room.", SLOW, async () => 
   await provider.close();
 });
 
-/** Reads a streamed answer; returns its text. */
-async function textOf(provider: Provider, model: string, room: AnswerRoom): Promise<string> {
+/** Reads a streamed answer, and passes on its text. */
+async function readText(
+  provider: Provider,
+  model: string,
+  { room, signal = AbortSignal.any([]) }: { room: AnswerRoom; signal?: AbortSignal },
+  onText: (text: string) => void,
+): Promise<void> {
   const request = { ...requestOf({ stream: true }), model };
-  const { chunks } = await provider.complete({ request, signal: AbortSignal.any([]), room });
-  let text = "";
-  for await (const chunk of chunks) for (const { delta } of chunk) text += delta?.content ?? "";
-  return text;
+  const { chunks } = await provider.complete({ request, signal, room });
+  for await (const chunk of chunks) for (const { delta } of chunk) onText(delta?.content ?? "");
 }
 
 test.each(FIXTURES)(
-  "A streamed event of 2 MiB on the wire of $kind is passed on, and takes room.",
+  "A streamed event of 2 MiB on the wire of $kind is passed on, and takes room until then.",
   SLOW,
   async (fixture) => {
     const { kind, basePath, settings, model } = fixture;
     const provider = createProvider(settingsOf(`${upstream.origin}${basePath}`, { kind, ...settings }), {});
     const long = "a".repeat(2 * MIB);
-    const events = JSON.parse(JSON.stringify(fixture.text.events).replace("Hello", `${long}Hello`));
-    const answer = scripted(fixture, { ...fixture.text, events }, true);
-    upstream.answer(answer, answer);
+    const events: unknown[] = JSON.parse(JSON.stringify(fixture.text.events).replace("Hello", `${long}Hello`));
+    const begun = events.slice(0, events.findIndex((event) => JSON.stringify(event).includes(long)) + 1);
+    upstream.answer(scripted(fixture, { ...fixture.text, events }, true), {
+      ...scripted({ ...fixture, end: "" }, { ...fixture.text, events: begun }, true),
+      ending: "hold",
+    });
+    let text = "";
+    const add = (piece: string) => {
+      text += piece;
+    };
     // The share of an organization is one event.
     const memory = new AnswerMemory(64 * MIB);
-    const releases: (() => void)[] = [];
-    const room = () => memory.roomFor("one", (release) => releases.push(release));
-    for (const count of [1, 2]) {
-      const text = await textOf(provider, model, room());
-      expect([text.length, text.slice(2 * MIB)]).toEqual([2 * MIB + TEXT.length, TEXT]);
-      expect(releases.length).toBe(count);
-      for (const release of releases) release();
-    }
+    let reserved = 0;
+    const room = memory.roomFor("one", (release) => {
+      reserved += 1;
+      release();
+    });
+    await readText(provider, model, { room }, add);
+    expect([text.length, text.slice(2 * MIB), reserved]).toEqual([2 * MIB + TEXT.length, TEXT, 1]);
+    text = "";
+    const leaving = new AbortController();
+    const held = memory.roomFor("one", () => {
+      reserved += 1;
+    });
+    const reading = readText(provider, model, { room: held, signal: leaving.signal }, add);
+    await expect.poll(() => text.length, { timeout: 60_000 }).toBeGreaterThan(2 * MIB);
+    expect(reserved).toBe(2);
+    // The stream goes on, but the room of its event is free.
+    await memory.roomFor("one", () => {}).reserve(16 * MIB);
+    leaving.abort();
+    await expect(reading).rejects.toThrow();
     await provider.close();
   },
 );
@@ -144,7 +165,7 @@ test.each(["openai-compatible", "google"])(
     const headers = { "content-type": TYPES.data };
     upstream.answer({ headers, body: `data: {"a":"${"a".repeat(17 * MIB)}` });
     const room = new AnswerMemory(64 * MIB).roomFor("one", () => {});
-    await expect(textOf(provider, "m", room)).rejects.toMatchObject({
+    await expect(readText(provider, "m", { room }, () => {})).rejects.toMatchObject({
       failure: "malformed",
       publicReason: expect.stringMatching(/^The model's .* (more|longer) than 16777216 (characters|bytes)\.$/),
     });
