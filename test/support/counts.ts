@@ -42,6 +42,12 @@ export const COUNTS = {
     soak: 20_000,
     unit: "answers of random pieces, from each wire to each",
   },
+  deliveries: {
+    file: "test/payments/deliveries.test.ts",
+    tests: 200,
+    soak: 20_000,
+    unit: "random orders of the payment provider's deliveries",
+  },
   bodies: { file: "test/hostile/input.test.ts", tests: 500, soak: 1_000_000, unit: "generated bodies" },
   tokens: { file: "test/hostile/tokens.test.ts", tests: 500, soak: 1_000_000, unit: "random tokens" },
   events: {
