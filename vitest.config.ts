@@ -1,4 +1,4 @@
-import { defineConfig } from "vitest/config";
+import { defineConfig, type TestProjectInlineConfiguration } from "vitest/config";
 import { BaseSequencer, type TestSpecification } from "vitest/node";
 
 /** The longest files, which do not delay the end of the run if they start first. Those of the first row mostly wait. */
@@ -31,13 +31,15 @@ const ISOLATED = [
 const TESTS = ["{src,test,overspend}/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"];
 
 /** Options of every test. */
-const COMMON = {
+const COMMON: TestProjectInlineConfiguration["test"] = {
   pool: "forks",
   // Only tests that hang exceed these, even on a busy machine.
   testTimeout: 600_000,
   hookTimeout: 600_000,
   expect: { poll: { timeout: 60_000 } },
-} as const;
+  // Node itself loads the bundle of the setup.
+  server: { deps: { external: [/\/\.dist-tests-\d+\//] } },
+};
 
 export default defineConfig({
   test: {

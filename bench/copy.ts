@@ -10,7 +10,7 @@ import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import { bulkStatements } from "../test/support/bulk.ts";
 import { type Started, startTollgate } from "../test/support/command-line.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
-import { makeDirectory, makeOrganization, send, startService } from "../test/support/service.ts";
+import { makeDirectory, makeOrganization, send, startProcess } from "../test/support/service.ts";
 
 const ORGANIZATIONS = 10;
 const DAYS_MS = 90 * 86_400_000;
@@ -59,7 +59,7 @@ await fill(dataDir);
 console.log(
   `${rows * ORGANIZATIONS} requests, ${Math.round(statSync(join(dataDir, "tollgate.db")).size / 2 ** 20)} MiB`,
 );
-const before = await startService({ dataDir });
+const before = await startProcess({ dataDir });
 const { token } = await makeOrganization(before, "5");
 const ask = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
 const status = async (service: { url: string }) => (await send(service, "/v1/chat/completions", token, ask)).status;
@@ -70,7 +70,7 @@ if ((await status(before)) !== 200) throw new Error("the service did not answer 
 const stoppedAtMs = performance.now();
 await before.end();
 await copy.prints(/next/);
-const after = await startService({ dataDir, databaseUrl: server.url, awaits: "/readyz" });
+const after = await startProcess({ dataDir, databaseUrl: server.url, awaits: "/readyz" });
 if ((await status(after)) !== 200) throw new Error("the service did not answer on the copy");
 console.log(`pause, from the signal to the first answer: ${((performance.now() - stoppedAtMs) / 1_000).toFixed(1)} s`);
 console.log(`locked: ${/pause +([\d.]+ s)/.exec(copy.stdout())?.[1]}`);

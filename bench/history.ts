@@ -21,7 +21,7 @@ import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
 import { bulkStatements, pastPartitions } from "../test/support/bulk.ts";
 import { makePostgresServer } from "../test/support/postgres-server.ts";
-import { startService } from "../test/support/service.ts";
+import { startProcess } from "../test/support/service.ts";
 import { measureAged } from "./beside.ts";
 import { closeMonths } from "./retention.ts";
 
@@ -165,7 +165,7 @@ async function measure(place: Place): Promise<void> {
   const options = { dataDir, environment, ...(databaseUrl !== undefined && { databaseUrl }) };
   for (const which of ["first", "second", "third"]) {
     const startedAtMs = performance.now();
-    const service = await startService({ ...options, awaits: "/readyz" });
+    const service = await startProcess({ ...options, awaits: "/readyz" });
     console.log(`${which} start to ready: ${Math.round(performance.now() - startedAtMs)} ms`);
     await service.end("SIGTERM");
   }

@@ -1,10 +1,10 @@
-import { makeOrganization, type RunningService, startService } from "../test/support/service.ts";
+import { makeOrganization, type ServiceProcess, startProcess } from "../test/support/service.ts";
 import { Peer } from "./peer.ts";
 import { MEMORY_SETTINGS, NODE_FLAGS } from "./tollgate.ts";
 
 /** A service whose model `open` has an upstream in a process of its own, and a client that asks for its health. */
 export interface OpenService extends AsyncDisposable {
-  service: RunningService;
+  service: ServiceProcess;
   token: string;
   health: Peer;
 }
@@ -21,7 +21,7 @@ export async function startOpenService(
 ): Promise<OpenService> {
   const upstream = new Peer(role, everyMs);
   const port = await upstream.line();
-  const service = await startService({
+  const service = await startProcess({
     environment: { ...MEMORY_SETTINGS, NODE_OPTIONS: NODE_FLAGS.join(" ") },
     config: {
       // Stated, because the services of the tests refuse nothing.

@@ -9,7 +9,7 @@ import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
-import type { RunningService } from "../test/support/service.ts";
+import type { ServiceProcess } from "../test/support/service.ts";
 import { type OpenService, startOpenService } from "./open-service.ts";
 import { percentile } from "./peer.ts";
 
@@ -62,13 +62,13 @@ async function openStreams(count: number, open: () => Promise<Stream>): Promise<
   return opened;
 }
 
-function residentKibibytes({ child }: RunningService): number {
+function residentKibibytes({ child }: ServiceProcess): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
   return Number(/^VmRSS:[ \t]*(\d+)/m.exec(status)?.[1]);
 }
 
 /** Time of the main thread on a core, and waiting for one, in milliseconds (schedstat of proc(5)). */
-function loopMs({ child }: RunningService): { ranMs: number; waitedMs: number } {
+function loopMs({ child }: ServiceProcess): { ranMs: number; waitedMs: number } {
   const fields = readFileSync(`/proc/${child.pid}/task/${child.pid}/schedstat`, "utf8").split(" ");
   return { ranMs: Number(fields[0]) / 1e6, waitedMs: Number(fields[1]) / 1e6 };
 }

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { Agent, request } from "node:http";
 import { parseArgs } from "node:util";
 import { startCollector } from "../test/support/collector.ts";
-import { freePort, makeOrganization, type RunningService, startService } from "../test/support/service.ts";
+import { freePort, makeOrganization, type ServiceProcess, startProcess } from "../test/support/service.ts";
 
 const { values } = parseArgs({
   options: { requests: { type: "string", default: "4000" }, rounds: { type: "string", default: "5" } },
@@ -19,7 +19,7 @@ const BODY = JSON.stringify({ model: "sandbox/echo", messages: [{ role: "user", 
 
 interface Entrant {
   name: string;
-  service: RunningService;
+  service: ServiceProcess;
   token: string;
   microseconds: number[];
 }
@@ -32,13 +32,13 @@ const settings = {
 };
 const entrants: Entrant[] = [];
 for (const [name, config] of Object.entries(settings)) {
-  const service = await startService({ config: { limits: MANY, log: { level: "silent" }, ...config } });
+  const service = await startProcess({ config: { limits: MANY, log: { level: "silent" }, ...config } });
   const { token } = await makeOrganization(service, "1000000");
   entrants.push({ name, service, token, microseconds: [] });
 }
 
 /** Returns the processor time of a service since its start: its own threads, in user and kernel mode. */
-function processorMs({ child }: RunningService): number {
+function processorMs({ child }: ServiceProcess): number {
   const fields = readFileSync(`/proc/${child.pid}/stat`, "utf8").split(") ")[1]?.split(" ") ?? [];
   return (Number(fields[11]) + Number(fields[12])) * TICK_MS;
 }

@@ -10,7 +10,7 @@ import { parseArgs } from "node:util";
 import { authorization, post, type Target } from "../test/hostile/attacks/attack.ts";
 import { watchHealth } from "../test/hostile/attacks/run.ts";
 import { WORST_BODIES, type WorstBody } from "../test/hostile/worst-bodies.ts";
-import { makeOrganization, type RunningService, startService } from "../test/support/service.ts";
+import { makeOrganization, type ServiceProcess, startProcess } from "../test/support/service.ts";
 import { answering, startUpstream } from "../test/support/upstream.ts";
 
 const MEBIBYTE = 1024 * 1024;
@@ -27,22 +27,22 @@ const times = Number(values.times);
 const atOnce = Number(values["at-once"]);
 
 /** Sets the peak of a process back to what it has now, and reads it (proc(5): clear_refs, VmHWM). */
-function resetPeak({ child }: RunningService): void {
+function resetPeak({ child }: ServiceProcess): void {
   writeFileSync(`/proc/${child.pid}/clear_refs`, "5");
 }
 
-function mebibytesOf({ child }: RunningService, field: "VmHWM" | "VmRSS"): number {
+function mebibytesOf({ child }: ServiceProcess, field: "VmHWM" | "VmRSS"): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
   return (Number(new RegExp(`^${field}:\\s+(\\d+)`, "m").exec(status)?.[1]) * 1024) / MEBIBYTE;
 }
 
 /** Time for which the main thread, and so the event loop, had a processor (schedstat of proc(5)). */
-function loopMs({ child }: RunningService): number {
+function loopMs({ child }: ServiceProcess): number {
   const [nanoseconds] = readFileSync(`/proc/${child.pid}/task/${child.pid}/schedstat`, "utf8").split(" ");
   return Number(nanoseconds) / 1e6;
 }
 
-async function measure(service: RunningService, target: Target, body: WorstBody, model: string): Promise<string[]> {
+async function measure(service: ServiceProcess, target: Target, body: WorstBody, model: string): Promise<string[]> {
   const bytes = Buffer.from(body.text(model));
   const headers = { ...body.headers, ...(body.needs === "nothing" ? {} : authorization(target, body.needs)) };
   await sleep(REST_MS);
@@ -70,7 +70,7 @@ upstream.behave(
   "worst",
   answering({ words: ["done"], usage: { prompt_tokens: 1, completion_tokens: 1, total_tokens: 2 } }),
 );
-const service = await startService({
+const service = await startProcess({
   config: {
     limits: { requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
     providers: [{ id: "up", kind: "openai-compatible", baseUrl: upstream.baseUrl, apiKey: "k" }],

@@ -17,8 +17,11 @@ const ENTRIES = ["main", "gateway/token-counter-worker", "stores/sqlite/worker"]
 /** Files of src/ that are read at run time. */
 const READ = new Set([".json", ".lua", ".sql"]);
 
-/** Writes the bundled files, the files that they read, and the licences of the bundled packages into a folder. */
-export async function bundle(folder: string): Promise<void> {
+/**
+ * Writes the bundled files, the files that they read, and the licences of the bundled packages into a folder. `entries` are
+ * the paths of further files to bundle, by their name.
+ */
+export async function bundle(folder: string, entries: Record<string, string> = {}): Promise<void> {
   await build({
     configFile: false,
     root,
@@ -32,7 +35,7 @@ export async function bundle(folder: string): Promise<void> {
       outDir: folder,
       emptyOutDir: true,
       rollupOptions: {
-        input: Object.fromEntries(ENTRIES.map((entry) => [entry, join(source, `${entry}.ts`)])),
+        input: { ...Object.fromEntries(ENTRIES.map((entry) => [entry, join(source, `${entry}.ts`)])), ...entries },
         // V8 keeps the text of each file: two bytes for each character if one of them is not ASCII.
         output: { entryFileNames: "[name].js", chunkFileNames: "[name]-[hash].js", charset: "ascii", comments: false },
       },

@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { type Browser, chromium, type Page } from "playwright-core";
 import { CHROMIUM_FLAGS, findChromium } from "../test/support/chromium.ts";
-import { makeDirectory, type RunningService, send, startService } from "../test/support/service.ts";
+import { makeDirectory, type ServiceProcess, send, startProcess } from "../test/support/service.ts";
 import { buildConsole } from "./build-console.ts";
 
 const IMAGES = join(dirname(dirname(fileURLToPath(import.meta.url))), "docs", "images");
@@ -47,13 +47,13 @@ interface Caller {
 }
 
 /** Starts the service with its clock set back by some days. */
-function startDaysAgo(days: number, dataDir: string): Promise<RunningService> {
+function startDaysAgo(days: number, dataDir: string): Promise<ServiceProcess> {
   const shift = `const now = Date.now; Date.now = () => now() - ${days * DAY_MS};`;
   const flag = `--import=data:text/javascript,${encodeURIComponent(shift)}`;
-  return startService({ dataDir, config: CONFIG, environment: days === 0 ? {} : { NODE_OPTIONS: flag } });
+  return startProcess({ dataDir, config: CONFIG, environment: days === 0 ? {} : { NODE_OPTIONS: flag } });
 }
 
-async function makeCallers(service: RunningService): Promise<Caller[]> {
+async function makeCallers(service: ServiceProcess): Promise<Caller[]> {
   const callers: Caller[] = [];
   for (const [name, credits, tokens] of [
     ["Northwind Research", "400", ["notebook", "literature search"]],
@@ -71,7 +71,7 @@ async function makeCallers(service: RunningService): Promise<Caller[]> {
 }
 
 /** Sends the requests of a day: a number that differs from day to day, and is the same in every run. */
-async function sendRequests(service: RunningService, callers: readonly Caller[], day: number): Promise<void> {
+async function sendRequests(service: ServiceProcess, callers: readonly Caller[], day: number): Promise<void> {
   for (const [index, { token, pace }] of callers.entries()) {
     const count = Math.max(1, Math.round(pace * (1 + Math.sin(day * 1.7 + index))));
     for (let asked = 0; asked < count; asked += 1) {
@@ -89,7 +89,7 @@ async function sendRequests(service: RunningService, callers: readonly Caller[],
 }
 
 /** Opens the console as the operator, in a window of its own. */
-async function openConsole(browser: Browser, service: RunningService, admin: string, look: Look): Promise<Page> {
+async function openConsole(browser: Browser, service: ServiceProcess, admin: string, look: Look): Promise<Page> {
   const { colorScheme = "light", size = "wide" } = look;
   const viewport = WINDOWS[size];
   const context = await browser.newContext({ baseURL: service.url, colorScheme, viewport, reducedMotion: "reduce" });
@@ -106,7 +106,7 @@ interface Look {
   size?: keyof typeof WINDOWS;
 }
 
-async function takeScreenshots(browser: Browser, service: RunningService, admin: string, organizationId: string) {
+async function takeScreenshots(browser: Browser, service: ServiceProcess, admin: string, organizationId: string) {
   const shots: [name: string, look: Look, open: (page: Page) => Promise<void>][] = [
     ["overview", {}, (page) => show(page, "/?period=30")],
     ["overview-narrow", { colorScheme: "dark", size: "narrow" }, (page) => show(page, "/?period=30")],

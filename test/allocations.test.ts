@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "vitest";
 import { requestBody } from "../bench/endpoints.ts";
 import { EVENTS_DEFAULT, streamedEvents, UNSTREAMED_ANSWER } from "../bench/payload.ts";
 import { allocationsIn, PRINTS_ALLOCATIONS } from "../bench/processes.ts";
-import { makeOrganization, type RunningService, startService } from "./support/service.ts";
+import { makeOrganization, type ServiceProcess, startProcess } from "./support/service.ts";
 import { startUpstream, type Upstream } from "./support/upstream.ts";
 
 /**
@@ -17,7 +17,7 @@ const PER_ROUND = 250;
 const ROUNDS_MAX = 12;
 
 let upstream: Upstream;
-let service: RunningService;
+let service: ServiceProcess;
 let token: string;
 
 beforeAll(async () => {
@@ -29,7 +29,7 @@ beforeAll(async () => {
     response.writeHead(200, { "content-type": "text/event-stream" }).end(streamedEvents(EVENTS_DEFAULT).join(""));
   });
   const most = 1_000_000_000;
-  service = await startService({
+  service = await startProcess({
     environment: PRINTS_ALLOCATIONS,
     config: {
       limits: { requestsPerMinute: most, tokensPerMinute: most, concurrentRequests: 10_000 },

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { afterAll, expect, test } from "vitest";
 import { NO_TOKENS } from "../src/credits/price.ts";
 import { toPlain } from "../src/ledger/spool-file.ts";
-import { runTollgate } from "./support/command-line.ts";
+import { runCommand } from "./support/command-line.ts";
 import { factsOf } from "./support/open-ledger.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-dead-letters-"));
 afterAll(() => rmSync(directory, { recursive: true }));
 
-const run = (...words: string[]) => runTollgate(words, directory);
+const run = (...words: string[]) => runCommand(words, directory);
 
 async function json(...words: string[]) {
   const { code, stdout, stderr } = await run(...words, "--json");

@@ -2,10 +2,10 @@ import { readFileSync } from "node:fs";
 import { rm } from "node:fs/promises";
 import { afterAll, beforeAll, describe, type ExpectStatic, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
-import { makeDirectory, type RunningService, startService } from "./support/service.ts";
+import { makeDirectory, type ServiceProcess, startProcess } from "./support/service.ts";
 
 /** Returns the resident memory of the process in MiB; only Linux reports it. */
-function residentMebibytes({ child }: RunningService): number {
+function residentMebibytes({ child }: ServiceProcess): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
   const line = status.split("\n").find((one) => one.startsWith("VmRSS")) ?? "";
   return Number(/[0-9]+/.exec(line)?.[0]) / 1024;
@@ -26,8 +26,8 @@ describe.skipIf(process.platform !== "linux")("an idle service takes little memo
     const dataDir = await makeDirectory();
     const options = { dataDir, ...(databaseUrl !== undefined && { databaseUrl }) };
     // The first start fills the compile cache.
-    await (await startService(options)).end();
-    const service = await startService(options);
+    await (await startProcess(options)).end();
+    const service = await startProcess(options);
     try {
       expect(residentMebibytes(service)).toBeLessThan(RESIDENT_MEBIBYTES_MAX);
     } finally {

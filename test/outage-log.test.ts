@@ -2,7 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { firstToken } from "./support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
 import { PostgresProxy } from "./support/postgres-proxy.ts";
-import { type RunningService, send, startService } from "./support/service.ts";
+import { type ServiceProcess, send, startProcess } from "./support/service.ts";
 
 const CLIENTS = 50;
 const REQUESTS_OF_EACH = 20;
@@ -11,12 +11,12 @@ const CHARACTERS_MAX = 64 * 1024;
 describe.skipIf(!hasPostgres)("an unavailable PostgreSQL", () => {
   let database: TestDatabase;
   let proxy: PostgresProxy;
-  let service: RunningService;
+  let service: ServiceProcess;
 
   beforeAll(async () => {
     database = await createTestDatabase();
     proxy = await PostgresProxy.open(database.url);
-    service = await startService({ databaseUrl: proxy.url });
+    service = await startProcess({ databaseUrl: proxy.url });
   });
   afterAll(async () => {
     await service?.end("SIGKILL");

@@ -5,10 +5,10 @@ import { DatabaseSync } from "node:sqlite";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterEach, expect, test } from "vitest";
 import { firstToken } from "./support/admin.ts";
-import { makeDirectory, makeOrganization, type RunningService, send, startService } from "./support/service.ts";
+import { makeDirectory, makeOrganization, type ServiceProcess, send, startProcess } from "./support/service.ts";
 import { answering, startUpstream } from "./support/upstream.ts";
 
-let service: RunningService | undefined;
+let service: ServiceProcess | undefined;
 afterEach(async () => {
   await service?.end("SIGKILL");
   service = undefined;
@@ -16,7 +16,7 @@ afterEach(async () => {
 
 /** Starts a service; `exited` resolves with the exit code. */
 async function startWith(server: object, dataDir?: string) {
-  const started = await startService({ config: { server }, ...(dataDir !== undefined && { dataDir }) });
+  const started = await startProcess({ config: { server }, ...(dataDir !== undefined && { dataDir }) });
   service = started;
   const exited = new Promise<number | null>((resolve) => started.child.once("exit", resolve));
   const token = firstToken(started);
@@ -131,11 +131,11 @@ test("a connection that has not sent its request does not hold a stop up", async
 });
 
 /** The log line with a message; undefined before it is written. */
-function lineOf(of: RunningService, message: string): Record<string, unknown> | undefined {
+function lineOf(of: ServiceProcess, message: string): Record<string, unknown> | undefined {
   return linesOf(of, message)[0];
 }
 
-function linesOf({ output }: RunningService, message: string): Record<string, unknown>[] {
+function linesOf({ output }: ServiceProcess, message: string): Record<string, unknown>[] {
   const lines = output().split("\n");
   const found = lines.filter((one) => one.startsWith("{") && one.includes(`"msg":"${message}"`));
   return found.map((line) => JSON.parse(line));
@@ -148,7 +148,7 @@ function eventsIn(text: string): unknown[] {
 }
 
 /** Returns the credits that are charged or held, of all organizations or of one. */
-async function spentIn({ tollgate }: RunningService, organizationId?: string): Promise<number> {
+async function spentIn({ tollgate }: ServiceProcess, organizationId?: string): Promise<number> {
   const all = await tollgate<{ id: string; creditsTotal: number; creditsAvailable: number }[]>("org", "list");
   const chosen = all.filter(({ id }) => organizationId === undefined || id === organizationId);
   return chosen.reduce((sum, { creditsTotal, creditsAvailable }) => sum + creditsTotal - creditsAvailable, 0);
@@ -241,7 +241,7 @@ test("a client that reads nothing of its stream does not hold a stop up", async 
     upstream.behave("flood", answering({ words: Array<string>(4_000).fill(" word".repeat(2_000)) }));
     const models = [{ id: "flood", price: { input: 1, output: 1 }, routes: [{ provider: "up", model: "flood" }] }];
     const config = { server: { drainSeconds: 0.5 }, providers: [upstream.provider], models };
-    service = await startService({ config, dataDir: await makeDirectory() });
+    service = await startProcess({ config, dataDir: await makeDirectory() });
     const { token } = await makeOrganization(service, "1000");
     const body = JSON.stringify({ model: "flood", messages: echo.messages, stream: true });
     const stalled = connect(Number(new URL(service.url).port), "127.0.0.1");
@@ -258,7 +258,7 @@ test("a client that reads nothing of its stream does not hold a stop up", async 
 });
 
 test("a signal before the start has ended stops the service as one after it does", async () => {
-  service = await startService({ awaits: "/healthz" });
+  service = await startProcess({ awaits: "/healthz" });
   expect(await service.end("SIGTERM")).toBe(0);
   expect(service.output()).toContain("stopping: new requests are accepted for delayMs");
 });

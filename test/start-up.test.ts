@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
 import { splitStore } from "./support/command-line.ts";
-import { startService } from "./support/service.ts";
+import { startProcess } from "./support/service.ts";
 
 const MAIN = fileURLToPath(new URL("../src/main.ts", import.meta.url));
 const directory = mkdtempSync(join(tmpdir(), "tollgate-start-up-"));
@@ -71,7 +71,7 @@ describe("a command loads what it uses", () => {
   });
 
   test("tollgate serve on SQLite loads no package of an optional part, and not Node's own client", async () => {
-    const service = await startService({ environment: { LOADED: file, NODE_OPTIONS: RECORDING } });
+    const service = await startProcess({ environment: { LOADED: file, NODE_OPTIONS: RECORDING } });
     await service.end("SIGTERM");
     expect(packages()).toContain("fastify");
     expect(
@@ -144,7 +144,7 @@ test.each([
 ])("a start with %i MiB of memory says so %i times, because it needs 256", async (memoryMiB, times) => {
   const limited = `process.constrainedMemory = () => ${memoryMiB} * 2 ** 20`;
   const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(limited)}` };
-  const service = await startService({ environment });
+  const service = await startProcess({ environment });
   await service.end();
   const warning = `"memoryMiB":${memoryMiB},"leastMiB":256,"msg":"the process has too little memory`;
   expect(service.output().split(warning)).toHaveLength(times + 1);

@@ -6,7 +6,7 @@ import pg from "pg";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { runTollgate } from "./support/command-line.ts";
 import { createTestDatabase, hasPostgres } from "./support/postgres.ts";
-import { makeOrganization, type RunningService, send, startService } from "./support/service.ts";
+import { makeOrganization, type ServiceProcess, send, startProcess } from "./support/service.ts";
 
 let directory: string;
 const cleanups: (() => unknown)[] = [];
@@ -70,7 +70,7 @@ async function sqlite(): Promise<Schema> {
 const echo = { model: "sandbox/echo", messages: [{ role: "user", content: "Hello" }] };
 
 /** Uses everything that writes or reads tables. */
-async function use(service: RunningService): Promise<void> {
+async function use(service: ServiceProcess): Promise<void> {
   const { id, token } = await makeOrganization(service, "10");
   for (const stream of [true, false]) {
     const answer = await send(service, "/v1/chat/completions", token, { ...echo, stream });
@@ -95,7 +95,7 @@ describe.each([
     async () => {
       const { environment, execute, tables } = await open();
       const dataDir = join(directory, "data");
-      const service = await startService({ dataDir, environment });
+      const service = await startProcess({ dataDir, environment });
       cleanups.push(() => service.end("SIGKILL"));
       await use(service);
       const changed = (await tables()).filter((name) => name !== "schema_migration");

@@ -3,7 +3,7 @@ import { type IncomingMessage, request } from "node:http";
 import { text } from "node:stream/consumers";
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
-import { makeOrganization, type RunningService, send, startService } from "./support/service.ts";
+import { makeOrganization, type ServiceProcess, send, startProcess } from "./support/service.ts";
 
 /** Holds live longer than any of these tests: on a slow machine an answer whose hold cannot be renewed would be aborted. */
 const LEDGER = { renewSeconds: 0.3, sweepSeconds: 0.3 };
@@ -15,11 +15,11 @@ const slow = {
 };
 
 test("workers without PostgreSQL are refused with one line", async () => {
-  await expect(startService({ workers: 2 })).rejects.toThrow(/--workers needs PostgreSQL, .*\n$/);
+  await expect(startProcess({ workers: 2 })).rejects.toThrow(/--workers needs PostgreSQL, .*\n$/);
 });
 
 test("a number of workers that is not possible is refused", async () => {
-  await expect(startService({ workers: 65 })).rejects.toThrow(
+  await expect(startProcess({ workers: 65 })).rejects.toThrow(
     '--workers is "65", but must be an integer from 1 to 64.',
   );
 });
@@ -27,7 +27,7 @@ test("a number of workers that is not possible is refused", async () => {
 // Only Linux lists the children of a process.
 describe.skipIf(!hasPostgres || process.platform !== "linux")("a service with two workers", () => {
   let database: TestDatabase;
-  let service: RunningService;
+  let service: ServiceProcess;
   beforeAll(async () => {
     database = await createTestDatabase();
   });
@@ -35,7 +35,7 @@ describe.skipIf(!hasPostgres || process.platform !== "linux")("a service with tw
   afterAll(() => database.drop());
 
   async function start(): Promise<string> {
-    service = await startService({ databaseUrl: database.url, workers: 2, config: { ledger: LEDGER } });
+    service = await startProcess({ databaseUrl: database.url, workers: 2, config: { ledger: LEDGER } });
     await expect.poll(startedWorkers).toBe(2);
     return (await makeOrganization(service, "100")).token;
   }

@@ -7,10 +7,10 @@ import { delimiter, dirname, join } from "node:path";
 import {
   makeOrganization,
   makeToken,
-  type RunningService,
+  type ServiceProcess,
   send,
   settledUsage,
-  startService,
+  startProcess,
 } from "../../test/support/service.ts";
 import { CALL_PRICE, type Fault, PRICE, SCRIPTED, startScriptedUpstream } from "./upstream.ts";
 import { type ScriptedCall, WIRES } from "./wires.ts";
@@ -206,7 +206,7 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
   const place: Place = { work, home, url: "", token: "", model, embeddingModel: EMBEDDING_MODEL };
   const upstream = await startScriptedUpstream(wire, trial.calls(place), trial.fault);
   const config = configuration({ kind: wire.kind, baseUrl: upstream.baseUrl }, model, trial.settings);
-  const service = await startService({ config });
+  const service = await startProcess({ config });
   try {
     place.url = service.url;
     place.token = await tokenFor(service, model, trial);
@@ -252,7 +252,7 @@ export async function tryProgram(program: Program, trial: Trial): Promise<Outcom
 const CAP = 50;
 
 /** Compares what `/v1/key` says with the charge. */
-async function keyProblems(service: RunningService, token: string, creditsUsed: number): Promise<string[]> {
+async function keyProblems(service: ServiceProcess, token: string, creditsUsed: number): Promise<string[]> {
   const answer = await send(service, "/v1/key", token);
   const { data } = (await answer.json()) as { data?: { usage: number; limit_remaining: number } };
   const left = Number((CAP - creditsUsed).toFixed(6));
@@ -265,7 +265,7 @@ const LEAVING_MS = 500;
 
 /** Returns the token of a new organization, whose requests of this minute are used up if the trial limits them. */
 async function tokenFor(
-  service: RunningService,
+  service: ServiceProcess,
   model: string,
   { credits, requestsPerMinute }: Trial,
 ): Promise<string> {

@@ -11,9 +11,9 @@ import {
   makeDirectory,
   makeOrganization,
   type Organization,
-  type RunningService,
+  type ServiceProcess,
   send,
-  startService,
+  startProcess,
 } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -33,7 +33,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
   let upstream: Upstream;
   let database: TestDatabase | undefined;
   let dataDir: string;
-  let service: RunningService;
+  let service: ServiceProcess;
   let admin: AdminClient;
   let silent: Organization;
   let kept: Organization;
@@ -48,7 +48,7 @@ describe.each(["SQLite", "PostgreSQL"])("conversations on %s", (store) => {
       playground: { openToGuests: true },
       conversations: { limitBytes: 4_096 },
     };
-    service = await startService({ config, dataDir, databaseUrl: database?.url, environment: { LOG_LEVEL: "debug" } });
+    service = await startProcess({ config, dataDir, databaseUrl: database?.url, environment: { LOG_LEVEL: "debug" } });
     if (admin !== undefined) admin = new AdminClient(service, admin.headers);
   };
   const ask = (organization: Organization, body: Body, headers: Record<string, string> = {}) =>

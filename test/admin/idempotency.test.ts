@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { SCOPES } from "../../src/api/principal.ts";
 import { adminEndpoints } from "../../src/http/admin/endpoint.ts";
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
-import { makeDirectory, type RunningService, startService } from "../support/service.ts";
+import { makeDirectory, type ServiceProcess, startProcess } from "../support/service.ts";
 import { StripeStandIn, stripeSettings } from "../support/stripe.ts";
 
 const ISSUER = "https://login.example.com";
@@ -19,12 +19,12 @@ const CONFIG = {
 };
 
 let dataDir: string;
-let service: RunningService;
+let service: ServiceProcess;
 let admin: AdminClient;
 
 beforeAll(async () => {
   dataDir = await makeDirectory();
-  service = await startService({ dataDir, config: CONFIG });
+  service = await startProcess({ dataDir, config: CONFIG });
   admin = operator(service);
 });
 afterAll(async () => {
@@ -275,7 +275,7 @@ test("a key outlives the process, and a request without a stored answer is never
   tamper("state = 'running', status = null, answer = null, created_at = created_at + 3600000", running);
   tamper("state = 'running', status = null, answer = null, created_at = created_at - 60001", lost);
   await service.end("SIGKILL");
-  service = await startService({ dataDir, config: CONFIG });
+  service = await startProcess({ dataDir, config: CONFIG });
   admin = new AdminClient(service, admin.headers);
   const again = await send(path, { amount: 1 }, answered);
   expect([again.status, replayOf(again), again.body]).toEqual([201, "true", first.body]);

@@ -10,7 +10,9 @@ import {
   makeToken,
   type Organization,
   type RunningService,
+  type ServiceProcess,
   send,
+  startProcess,
   startService,
   usageOf,
 } from "../support/service.ts";
@@ -134,12 +136,12 @@ describe.each(["SQLite", "PostgreSQL"] as const)("%s", (store) => {
   const isSkipped = store === "PostgreSQL" && !hasPostgres;
   let database: TestDatabase | undefined;
   let dataDir: string;
-  let service: RunningService;
+  let service: ServiceProcess;
   let organization: Organization;
   let stranger: Organization;
   /** Another token of the organization. */
   let other: { token: string };
-  const start = () => startService({ config: configOf(), dataDir, ...(database && { databaseUrl: database.url }) });
+  const start = () => startProcess({ config: configOf(), dataDir, ...(database && { databaseUrl: database.url }) });
 
   beforeAll(async () => {
     if (isSkipped) return;

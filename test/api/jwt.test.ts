@@ -3,7 +3,7 @@ import { createServer } from "node:http";
 import { Provider } from "oidc-provider";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { AdminClient, operator } from "../support/admin.ts";
-import { runTollgate } from "../support/command-line.ts";
+import { runCommand } from "../support/command-line.ts";
 import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
 import {
   freePort,
@@ -346,7 +346,7 @@ test("a block is in force on every surface, for those who were never seen too, u
   await expect.poll(async () => refusalOf(token)).toEqual([403, "account_blocked"]);
   expect(await admin(token).call("GET", "/organizations")).toMatchObject(ACCOUNT_BLOCKED);
   const words = ["identity", "block", ...names, "trudy", "--data-dir", dataDir];
-  const [first, again] = [await runTollgate(words, dataDir), await runTollgate(words, dataDir)];
+  const [first, again] = [await runCommand(words, dataDir), await runCommand(words, dataDir)];
   const unseen = "The service has never seen this account: check that issuer and subject are exactly its iss and sub.";
   expect([first.stdout.includes(unseen), again.stdout.includes(unseen)]).toEqual([true, false]);
   const trudy = await staff({ sub: "trudy" });

@@ -11,7 +11,7 @@ import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
 import { grantOf, HOUR_MS, holdOf, hourPassed, one, settleOf } from "../stores/fixture.ts";
 import { bulkCost, bulkStatements } from "../support/bulk.ts";
-import { runTollgate } from "../support/command-line.ts";
+import { runCommand } from "../support/command-line.ts";
 import { storeDigests } from "../support/month-digests.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
 
@@ -143,7 +143,7 @@ describe.each([
   afterAll(() => subject?.close());
   const csv = async (...words: string[]) => {
     const command = ["credits", "statement", "--org", ORGANIZATION, "--csv", ...words];
-    const { code, stdout, stderr } = await runTollgate(command, subject.cwd, subject.environment);
+    const { code, stdout, stderr } = await runCommand(command, subject.cwd, subject.environment);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
     const [headings = [], ...rows] = parseCsv(stdout);
     return rows.map((row) => Object.fromEntries(headings.map((heading, index) => [heading, row[index] ?? ""])));
@@ -209,7 +209,7 @@ describe.each([
     expect(closing).toMatchObject({ time: "2026-10-31T00:00:00.000Z", kind: "closing" });
     expect(micro(closing?.balance ?? "")).toBe(60_000_000n - costs(0, 2 * half));
     const command = ["credits", "statement", "--org", ORGANIZATION, "--from", "2026-11-01", "--json"];
-    const json = JSON.parse((await runTollgate(command, subject.cwd, subject.environment)).stdout);
+    const json = JSON.parse((await runCommand(command, subject.cwd, subject.environment)).stdout);
     expect(micro(`${json.opening}`)).toBe(
       (await subject.store.books.statementStart(ORGANIZATION, Date.UTC(2026, 10, 1))).opening,
     );
@@ -252,14 +252,14 @@ describe.each([
     ))
       exported += lines;
     const command = ["credits", "statement", "--org", ORGANIZATION, "--csv", "--from", NOON, "--to", "2026-10-31"];
-    const { stdout } = await runTollgate(command, subject.cwd, subject.environment);
+    const { stdout } = await runCommand(command, subject.cwd, subject.environment);
     expect(exported.length).toBe(stdout.length);
     expect(exported === stdout).toBe(true);
   });
 
   test.skipIf(isLeftOut)("the table for people includes held credits and later grants", async () => {
     const command = ["credits", "statement", "--org", ORGANIZATION, "--from", "2026-11-02"];
-    const { stdout } = await runTollgate(command, subject.cwd, subject.environment);
+    const { stdout } = await runCommand(command, subject.cwd, subject.environment);
     expect(stdout).toMatch(/^TIME +KIND +CREDITS +BALANCE +WHAT\n2026-11-02T00:00:00.000Z .* opening balance\n/);
     expect(stdout).toMatch(/ lapse +-0\.00001?\d* +\d+\.\d+ +grant_short\n/);
     expect(stdout).toMatch(
@@ -274,9 +274,9 @@ describe.each([
     expect(digest).toMatch(/^[0-9a-f]{64}$/);
     const period = ["--from", "2026-10-01", "--to", "2026-11-01"];
     const command = ["credits", "statement", "--org", ORGANIZATION, ...period];
-    const { stdout: table } = await runTollgate(command, subject.cwd, subject.environment);
+    const { stdout: table } = await runCommand(command, subject.cwd, subject.environment);
     expect(table).toContain(`\n2026-10-01T00:00:00.000Z  digest${" ".repeat(43)}${digest}\n2026-11-01T00:00:00.000Z `);
-    const json = JSON.parse((await runTollgate([...command, "--json"], subject.cwd, subject.environment)).stdout);
+    const json = JSON.parse((await runCommand([...command, "--json"], subject.cwd, subject.environment)).stdout);
     expect(json.digests).toEqual([{ month: "2026-10", digest }]);
     const rows = await csv(...period);
     expect(rows.at(-2)).toMatchObject({ kind: "digest", id: "2026-10", note: digest, credits: "", balance: "" });

@@ -191,7 +191,7 @@ describe.skipIf(!hasBrowser)("the console", () => {
   test("The console says that the service cannot be reached after it has stopped.", async () => {
     await page.goto("/models");
     await settled(page);
-    await service.end("SIGKILL");
+    await service.end();
     await page.getByRole("link", { name: "Tokens" }).first().click();
     await page.getByText("The service could not be reached").first().waitFor();
     await page.getByRole("button", { name: "Try again" }).first().waitFor();

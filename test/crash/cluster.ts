@@ -6,7 +6,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { ROOT } from "../support/documents.ts";
 import { nginxConfiguration, nginxSite } from "../support/nginx.ts";
 import { RedisServer } from "../support/redis-server.ts";
-import { freePort, type RunningService } from "../support/service.ts";
+import { freePort, type ServiceProcess } from "../support/service.ts";
 import type { Site } from "./site.ts";
 
 const START_ATTEMPTS = 400;
@@ -30,7 +30,7 @@ const RESET = /reset by peer\) while reading upstream,.* upstream: "http:\/\/([^
 
 /** Three nodes on the database of a site, with a Redis, behind nginx as the guide sets it up. */
 export class Cluster {
-  readonly nodes: RunningService[] = [];
+  readonly nodes: ServiceProcess[] = [];
   readonly #site: Site;
   readonly #directory: string;
   readonly #redis: RedisServer;

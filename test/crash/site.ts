@@ -5,9 +5,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import {
   makeBudgeted,
   makeOrganization,
-  type RunningService,
-  type ServiceOptions,
-  startService,
+  type ProcessOptions,
+  type ServiceProcess,
+  startProcess,
 } from "../support/service.ts";
 import type { Limits, TrialActions } from "./actions.ts";
 import { type Books, readBooks, readFile, type Source } from "./books.ts";
@@ -81,7 +81,7 @@ export class Site {
   /** Outcomes of the requests of all trials, as their clients saw them. */
   readonly answers = new Map<string, number>();
   readonly #upstream: UpstreamProcess;
-  #service: RunningService | undefined;
+  #service: ServiceProcess | undefined;
   #checker: Checker;
   #pending: Pending[] = [];
   /** Output of services that have ended. */
@@ -121,7 +121,7 @@ export class Site {
     return site;
   }
 
-  get service(): RunningService {
+  get service(): ServiceProcess {
     if (this.#service === undefined) throw new Error("no service runs");
     return this.#service;
   }
@@ -166,31 +166,31 @@ export class Site {
    * Starts a second service on the same PostgreSQL, with its own data directory. `isProxied`: it uses the same proxy as the
    * first one.
    */
-  startNeighbor({ isProxied = false } = {}): Promise<RunningService> {
+  startNeighbor({ isProxied = false } = {}): Promise<ServiceProcess> {
     return this.startNode({ dataDir: this.otherDataDir, isProxied });
   }
 
   /** Starts a service on the same PostgreSQL, with more configuration, on a port of its own or the given one. */
-  startNode({ dataDir, port, config, isProxied, isUpgraded }: NodeOptions): Promise<RunningService> {
+  startNode({ dataDir, port, config, isProxied, isUpgraded }: NodeOptions): Promise<ServiceProcess> {
     const { postgres } = this;
     if (postgres === undefined) throw new Error("only PostgreSQL serves several nodes");
     const database = isProxied ? postgres.proxy.url : postgres.server.url;
     const all = { ...this.#config(), database, ...config };
     const checkout = isUpgraded ? undefined : this.options.before;
-    return startService({ ...this.serviceOptions, dataDir, configDir: dataDir, port, config: all, checkout });
+    return startProcess({ ...this.serviceOptions, dataDir, configDir: dataDir, port, config: all, checkout });
   }
 
   /** Starts the service on the existing data. Resolves when it is ready, with the time that took. */
-  async start(options: Partial<ServiceOptions> = {}): Promise<number> {
+  async start(options: Partial<ProcessOptions> = {}): Promise<number> {
     const startedAt = performance.now();
-    this.#service = await startService({ ...this.serviceOptions, ...options });
+    this.#service = await startProcess({ ...this.serviceOptions, ...options });
     // Each restart on the directory starts the wait for the holds of earlier ones again.
     for (const pending of this.#pending) pending.dueAt = Date.now() + pending.lockedLongestMs;
     return performance.now() - startedAt;
   }
 
   /** Options for starting the service. */
-  get serviceOptions(): ServiceOptions {
+  get serviceOptions(): ProcessOptions {
     return {
       dataDir: this.dataDir,
       configDir: this.directory,

@@ -10,9 +10,9 @@ import {
   makeDirectory,
   makeOrganization,
   type Organization,
-  type RunningService,
+  type ServiceProcess,
   send,
-  startService,
+  startProcess,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -23,7 +23,7 @@ const LONG = { timeout: 60_000 };
 const RULES = join(ROOT, "deploy/prometheus");
 
 let upstream: Upstream;
-let service: RunningService;
+let service: ServiceProcess;
 let organization: Organization;
 let metricsUrl: string;
 
@@ -36,7 +36,7 @@ beforeAll(async () => {
   const price = { input: 1000, cachedInput: 100, output: 2000 };
   const port = await freePort();
   metricsUrl = `http://127.0.0.1:${port}/metrics`;
-  service = await startService({
+  service = await startProcess({
     config: {
       metrics: { port },
       credits: { perDollar: 2 },

@@ -12,10 +12,10 @@ import {
   makeDirectory,
   makeOrganization,
   type Organization,
-  type RunningService,
+  type ServiceProcess,
   send,
   settledUsage,
-  startService,
+  startProcess,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
@@ -27,7 +27,7 @@ describe.skipIf(!inject("hasNginx") || !hasPostgres)("three nodes behind nginx, 
   let database: TestDatabase;
   let proxy: PostgresProxy;
   let upstream: Upstream;
-  let nodes: RunningService[] = [];
+  let nodes: ServiceProcess[] = [];
   let organization: Organization;
   let nginx: ChildProcess;
   let url: string;
@@ -44,9 +44,9 @@ describe.skipIf(!inject("hasNginx") || !hasPostgres)("three nodes behind nginx, 
       routes: [{ provider: "up", model: id }],
     });
     const config = { providers: [upstream.provider], models: ["fine", "down"].map(model) };
-    const first = await startService({ config, databaseUrl: database.url });
+    const first = await startProcess({ config, databaseUrl: database.url });
     // The second node reaches its database through a proxy that can be stopped.
-    const others = [proxy.url, database.url].map((databaseUrl) => startService({ config, databaseUrl }));
+    const others = [proxy.url, database.url].map((databaseUrl) => startProcess({ config, databaseUrl }));
     nodes = [first, ...(await Promise.all(others))];
     organization = await makeOrganization(first, "10000");
     const directory = await makeDirectory();
@@ -74,7 +74,7 @@ describe.skipIf(!inject("hasNginx") || !hasPostgres)("three nodes behind nginx, 
     return answer.status;
   }
 
-  const refusedBy = (node: RunningService | undefined) => node?.output().match(/"status":421/g)?.length ?? 0;
+  const refusedBy = (node: ServiceProcess | undefined) => node?.output().match(/"status":421/g)?.length ?? 0;
 
   test("a request that a node without its database refuses is answered by another node, and charged once", async () => {
     await proxy.leave();
@@ -102,7 +102,7 @@ describe.skipIf(!inject("hasNginx") || !hasPostgres)("three nodes behind nginx, 
   });
 });
 
-async function statusAt(node: RunningService | undefined, path: string): Promise<number> {
+async function statusAt(node: ServiceProcess | undefined, path: string): Promise<number> {
   const answer = await fetch(`${node?.url}${path}`);
   await answer.text();
   return answer.status;

@@ -15,8 +15,8 @@ import {
   makeDirectory,
   makeOrganization,
   type Organization,
-  type RunningService,
-  startService,
+  type ServiceProcess,
+  startProcess,
 } from "../support/service.ts";
 
 const EXAMPLES = join(ROOT, "docs", "examples");
@@ -25,12 +25,12 @@ const START_TIMEOUT_MS = 60_000;
 const JSON_TYPE = { "content-type": "application/json" };
 
 describe.skipIf(!hasNginx)("behind nginx, as the guide's example sets it up", () => {
-  let service: RunningService;
+  let service: ServiceProcess;
   let organization: Organization;
   let nginx: Nginx;
 
   beforeAll(async () => {
-    service = await startService({ config: { server: { trustProxy: "127.0.0.1" } } });
+    service = await startProcess({ config: { server: { trustProxy: "127.0.0.1" } } });
     organization = await makeOrganization(service, "50");
     nginx = await startNginx(join(EXAMPLES, "nginx.conf"), service.url);
   });
@@ -117,12 +117,12 @@ describe.skipIf(!hasNginx).each([
   ["passes the prefix on", (url: string) => url],
   ["removes the prefix, as its comment says", (url: string) => `${url}/`],
 ])("behind nginx under a path, where the guide's example %s", (_, upstreamOf) => {
-  let service: RunningService;
+  let service: ServiceProcess;
   let nginx: Nginx;
   let browser: Browser | undefined;
 
   beforeAll(async () => {
-    service = await startService({ config: { server: { trustProxy: "127.0.0.1", basePath: "/tollgate" } } });
+    service = await startProcess({ config: { server: { trustProxy: "127.0.0.1", basePath: "/tollgate" } } });
     nginx = await startNginx(join(EXAMPLES, "nginx-sub-path.conf"), upstreamOf(service.url));
     if (hasBrowser) browser = await launchBrowser();
   });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { type Collector, type ReceivedSpan, spansOf, startCollector } from "../support/collector.ts";
 import { readExposition, sumOf } from "../support/prometheus.ts";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type ServiceProcess, send, startProcess } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const COMPLETIONS = "/v1/chat/completions";
@@ -13,7 +13,7 @@ const METRICS_TOKEN = "metrics-token-of-this-test";
 
 let upstream: Upstream;
 let collector: Collector;
-let service: RunningService;
+let service: ServiceProcess;
 let organization: Organization;
 /** Ids of the requests that were made before the tests: all traces are exported together. */
 let requests: Record<
@@ -28,7 +28,7 @@ beforeAll(async () => {
   upstream.behave("own-1", answering({ words: ["one"], usage }));
   upstream.behave("broken-1", ({ response }) => sendJson(response, 503, { error: { message: "no" } }));
   const route = (model: string) => ({ provider: "up", model });
-  service = await startService({
+  service = await startProcess({
     environment: {
       OTEL_EXPORTER_OTLP_ENDPOINT: `${collector.url}/`,
       OTEL_EXPORTER_OTLP_HEADERS: "x-tenant=secret%20tenant",
@@ -203,7 +203,7 @@ test("/metrics on the main port requires the token", async () => {
 });
 
 test("an unreachable collector slows no request and hinders no stop", async () => {
-  const other = await startService({ environment: { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } });
+  const other = await startProcess({ environment: { OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:9" } });
   const { token } = await makeOrganization(other, "1");
   const body = { model: "sandbox/echo", messages: [{ role: "user", content: "hello" }] };
   expect((await send(other, COMPLETIONS, token, body)).status).toBe(200);

@@ -11,6 +11,7 @@ import {
   type Organization,
   type RunningService,
   send,
+  startProcess,
   startService,
 } from "../support/service.ts";
 import { answering, type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -344,7 +345,7 @@ describe("A database that fails", () => {
     const url = new URL(database.url);
     if (url.password === "") url.password = CANARY.password;
     const { password } = url;
-    const running = await startService({ databaseUrl: url.href, environment: { LOG_LEVEL: "debug" } });
+    const running = await startProcess({ databaseUrl: url.href, environment: { LOG_LEVEL: "debug" } });
     try {
       const organization = await makeOrganization(running, "10");
       await database.drop();

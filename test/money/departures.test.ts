@@ -10,6 +10,7 @@ import {
   type RunningService,
   send,
   settledUsage,
+  startProcess,
   startService,
   usageOf,
 } from "../support/service.ts";
@@ -94,7 +95,7 @@ describe("kill -9 during 100 running completions", () => {
   test("The next start charges streamed output, charges unstreamed answers nothing, and leaves no credits locked.", async () => {
     const dataDir = await makeDirectory();
     const config = configOf(upstream.baseUrl);
-    const first = await startService({ config, dataDir });
+    const first = await startProcess({ config, dataDir });
     const organization = await makeOrganization(first, "100000");
     const unstreamed = await makeOrganization(first, "100000");
     const body = { messages: [{ role: "user", content: "go" }], max_tokens: 500 };
@@ -133,7 +134,7 @@ describe("a stop after its grace period", () => {
   test("A stopped stream is charged the input and the sent output; a stopped unstreamed answer is 503 and charged nothing.", async () => {
     const dataDir = await makeDirectory();
     const config = { ...configOf(upstream.baseUrl), server: { drainSeconds: 0.5 } };
-    const first = await startService({ config, dataDir });
+    const first = await startProcess({ config, dataDir });
     const [streamed, unstreamed] = [await makeOrganization(first, "10000"), await makeOrganization(first, "10000")];
     const body = { messages: [{ role: "user", content: "go" }], max_tokens: 500 };
     const before = upstream.requests.length;

@@ -9,9 +9,9 @@ import {
   makeDirectory,
   makeOrganization,
   type Organization,
-  type RunningService,
+  type ServiceProcess,
   send,
-  startService,
+  startProcess,
   usageOf,
 } from "../support/service.ts";
 import { answering, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -90,18 +90,18 @@ interface Ready {
   spool: { entries: number };
   dead_letters: { entries: number };
 }
-async function readyz({ url }: RunningService): Promise<Ready & { code: number }> {
+async function readyz({ url }: ServiceProcess): Promise<Ready & { code: number }> {
   const answer = await fetch(`${url}/readyz`);
   return { code: answer.status, ...((await answer.json()) as Ready) };
 }
 
-function ask(service: RunningService, { token }: Organization, stream: boolean): Promise<Response> {
+function ask(service: ServiceProcess, { token }: Organization, stream: boolean): Promise<Response> {
   const messages = [{ role: "user", content: "go" }];
   return send(service, "/v1/chat/completions", token, { model: "gated", messages, max_tokens: 20, stream });
 }
 
 /** Starts ten streams and ten unstreamed completions, and waits until every hold is in the store. */
-async function run(service: RunningService, organization: Organization) {
+async function run(service: ServiceProcess, organization: Organization) {
   const gate = Promise.withResolvers<void>();
   finish = gate.resolve;
   finished = gate.promise;
@@ -122,7 +122,7 @@ async function expectWhole({ streams, others }: Awaited<ReturnType<typeof run>>)
   }
 }
 
-async function expectBooked(service: RunningService, { id, token }: Organization): Promise<void> {
+async function expectBooked(service: ServiceProcess, { id, token }: Organization): Promise<void> {
   const booked = { creditsUsed: 20 * COST, creditsHeld: 0, creditsAvailable: 1_000 - 20 * COST };
   await expect.poll(() => usageOf(service, token)).toMatchObject(booked);
   await expect.poll(() => readyz(service)).toMatchObject({ code: 200, spool: { entries: 0 } });
@@ -139,7 +139,7 @@ async function expectBooked(service: RunningService, { id, token }: Organization
 
 describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", () => {
   test("Running answers complete, new requests are refused, and each is charged once afterwards.", async () => {
-    const service = await startService({ config: configOf(), databaseUrl: proxy.url });
+    const service = await startProcess({ config: configOf(), databaseUrl: proxy.url });
     try {
       const organization = await makeOrganization(service, "1000");
       const running = await run(service, organization);
@@ -170,7 +170,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
   test("Embeddings of an outage are answered, and charged once afterwards.", async () => {
     const routes = [{ provider: "up", model: "gated" }];
     const embedder = { id: "embedder", category: "embedding", price: { input: 1_000_000, output: 0 }, routes };
-    const service = await startService({ config: configOf(600, [embedder]), databaseUrl: proxy.url });
+    const service = await startProcess({ config: configOf(600, [embedder]), databaseUrl: proxy.url });
     try {
       const { token } = await makeOrganization(service, "1000");
       const gate = Promise.withResolvers<void>();
@@ -196,7 +196,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
   });
 
   test("An outage longer than the life of holds ends answers before their holds, which are charged as far as they were sent.", async () => {
-    const service = await startService({ config: configOf(3), databaseUrl: proxy.url });
+    const service = await startProcess({ config: configOf(3), databaseUrl: proxy.url });
     try {
       const { token } = await makeOrganization(service, "100000");
       const body = { model: "endless", messages: [{ role: "user", content: "go" }], max_tokens: 4_000 };
@@ -227,7 +227,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
   test.skipIf(!canLimitFiles())(
     "where the spool cannot be written either, answers end in an error, and nothing stays held",
     async () => {
-      const service = await startService({ config: configOf(3), databaseUrl: proxy.url });
+      const service = await startProcess({ config: configOf(3), databaseUrl: proxy.url });
       try {
         const { token, ...organization } = await makeOrganization(service, "1000");
         const running = await run(service, { token, ...organization });
@@ -259,7 +259,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
 
   test.each(["SIGTERM", "SIGKILL"] as const)("The next start books the spool that a %s has left.", async (signal) => {
     const dataDir = await makeDirectory();
-    const first = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
+    const first = await startProcess({ config: configOf(), databaseUrl: proxy.url, dataDir });
     const organization = await makeOrganization(first, "1000");
     const running = await run(first, organization);
     await proxy.leave();
@@ -272,7 +272,7 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
       expect(first.output()).toContain("settlements stay in the spool");
     }
     expect((await readdir(join(dataDir, "spool"))).filter((name) => name.endsWith(".jsonl"))).toHaveLength(1);
-    const second = await startService({ config: configOf(), databaseUrl: proxy.url, dataDir });
+    const second = await startProcess({ config: configOf(), databaseUrl: proxy.url, dataDir });
     try {
       await expectBooked(second, organization);
     } finally {
@@ -284,14 +284,14 @@ describe.skipIf(!hasPostgres)("PostgreSQL goes away under running completions", 
   test("A running process books the settlements that a killed process left behind.", async () => {
     const dataDir = await makeDirectory();
     const options = { config: configOf(), dataDir };
-    const first = await startService({ ...options, databaseUrl: proxy.url });
+    const first = await startProcess({ ...options, databaseUrl: proxy.url });
     const organization = await makeOrganization(first, "1000");
     const running = await run(first, organization);
     await proxy.leave();
     finish();
     await expectWhole(running);
     // It reaches the store by another way, and may not touch a spool whose process lives.
-    const second = await startService({ ...options, databaseUrl: database.url });
+    const second = await startProcess({ ...options, databaseUrl: database.url });
     try {
       expect((await readyz(second)).spool).toEqual({ entries: 0 });
       await first.end("SIGKILL");

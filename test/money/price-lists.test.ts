@@ -2,7 +2,7 @@ import { writeFile } from "node:fs/promises";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { type AdminClient, operator, signIn } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
-import { makeOrganization, type RunningService, send, settledUsage, startService } from "../support/service.ts";
+import { makeOrganization, type ServiceProcess, send, settledUsage, startProcess } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
 const USAGE = { prompt_tokens: 10, completion_tokens: 1, total_tokens: 11 };
@@ -13,7 +13,7 @@ const USUAL = 0.012;
 describe.each([hasPostgres ? "PostgreSQL" : "SQLite"])("%s", (store) => {
   let database: TestDatabase | undefined;
   let upstream: Upstream;
-  let service: RunningService;
+  let service: ServiceProcess;
   let admin: AdminClient;
   /** Ends the answers of the model `slow`. */
   let release: () => void;
@@ -55,7 +55,7 @@ describe.each([hasPostgres ? "PostgreSQL" : "SQLite"])("%s", (store) => {
       await answer(request);
     });
     if (store === "PostgreSQL") database = await createTestDatabase();
-    service = await startService({ databaseUrl: database?.url, config: configOf(LISTS) });
+    service = await startProcess({ databaseUrl: database?.url, config: configOf(LISTS) });
     admin = operator(service);
   });
   afterAll(async () => {

@@ -13,6 +13,8 @@ import {
   makeToken,
   type Organization,
   type RunningService,
+  type ServiceProcess,
+  startProcess,
   startService,
 } from "../support/service.ts";
 import { answering, type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
@@ -351,14 +353,14 @@ describe("a retry", () => {
   });
 
   describe("after an end of the service", () => {
-    let running: RunningService | undefined;
+    let running: ServiceProcess | undefined;
     afterEach(() => running?.end("SIGKILL"));
 
     test.each(["SIGTERM", "SIGKILL"] as const)("A stream that %s cut is credited to its retry.", async (signal) => {
       const dataDir = await makeDirectory();
       const config = configOf({ server: { drainSeconds: 0.2 } });
       upstream.behave("cut", answering({ words: [...WORDS, ...WORDS], pauseMs: 100 }));
-      const first = await startService({ config, dataDir });
+      const first = await startProcess({ config, dataDir });
       running = first;
       const organization = await makeOrganization(first, "1000");
       const cut = attempt(organization, { retries: 0, url: first.baseUrl });
@@ -366,7 +368,7 @@ describe("a retry", () => {
       await first.end(signal);
       await cut;
       upstream.behave("cut", whole);
-      const second = await startService({ config, dataDir });
+      const second = await startProcess({ config, dataDir });
       running = second;
       await expect.poll(async () => (await chargesOf(second, organization)).length).toBe(1);
       expect(await attempt(organization, { retries: 1, url: second.baseUrl })).toBe(WORDS.join(""));
@@ -379,8 +381,8 @@ describe("a retry", () => {
     test.skipIf(!hasPostgres)("A retry on another node of the same PostgreSQL is credited.", async () => {
       const database = await createTestDatabase();
       const options = { config: configOf(), databaseUrl: database.url };
-      const first = await startService(options);
-      running = await startService(options);
+      const first = await startProcess(options);
+      running = await startProcess(options);
       try {
         const organization = await makeOrganization(first, "1000");
         breakNext(1);

@@ -5,7 +5,7 @@ import pg from "pg";
 import { expect, test } from "vitest";
 import { firstToken } from "../support/admin.ts";
 import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
-import { makeDirectory, send, startService } from "../support/service.ts";
+import { makeDirectory, send, startProcess } from "../support/service.ts";
 
 test.skipIf(!hasPostgres)("the password of the database is rotated while the service runs", async () => {
   const directory = await makeDirectory();
@@ -23,7 +23,7 @@ test.skipIf(!hasPostgres)("the password of the database is rotated while the ser
   await administrator.query(`GRANT ALL ON SCHEMA public TO ${role}`);
   write("canary one/%");
   const environment = { DATABASE_URL_FILE: join(directory, "database-url") };
-  const service = await startService({ environment, dataDir: directory });
+  const service = await startProcess({ environment, dataDir: directory });
   try {
     const token = firstToken(service);
     const ask = async () => {

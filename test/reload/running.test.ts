@@ -3,12 +3,12 @@ import { join } from "node:path";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { firstToken, operator } from "../support/admin.ts";
 import { readExposition, sumOf } from "../support/prometheus.ts";
-import { freePort, makeDirectory, type RunningService, send, startService } from "../support/service.ts";
+import { freePort, makeDirectory, type ServiceProcess, send, startProcess } from "../support/service.ts";
 import { answering, startUpstream, type Upstream } from "../support/upstream.ts";
 
 let directory: string;
 let upstream: Upstream;
-let service: RunningService | undefined;
+let service: ServiceProcess | undefined;
 
 beforeEach(async () => {
   directory = await makeDirectory();
@@ -47,12 +47,12 @@ function configOf(models: string[] = ["m"], further: object = {}): object {
   };
 }
 
-async function start(config: object = configOf()): Promise<{ service: RunningService; token: string }> {
+async function start(config: object = configOf()): Promise<{ service: ServiceProcess; token: string }> {
   writeFileSync(file("key"), `${CANARY}\n`);
   writeFileSync(file("header"), "header-canary-one");
   const dataDir = file("data");
   mkdirSync(dataDir);
-  const started = await startService({ config, dataDir, configDir: directory });
+  const started = await startProcess({ config, dataDir, configDir: directory });
   service = started;
   return { service: started, token: firstToken(started) };
 }
@@ -69,25 +69,25 @@ interface Line {
 }
 
 /** Lines of the log about reloads. */
-function linesOf({ output }: RunningService): Line[] {
+function linesOf({ output }: ServiceProcess): Line[] {
   const lines = output().match(/^\{.*\}$/gm) ?? [];
   return lines.map((line) => JSON.parse(line) as Line).filter(({ msg }) => msg.startsWith("the configuration"));
 }
 
 /** Waits for the next line about a reload after `count` lines. */
-async function lineAfter(running: RunningService, count: number): Promise<Line> {
+async function lineAfter(running: ServiceProcess, count: number): Promise<Line> {
   await expect.poll(() => linesOf(running).length).toBeGreaterThan(count);
   return linesOf(running)[count] as Line;
 }
 
-const ask = (running: RunningService, token: string, fields: object = {}) =>
+const ask = (running: ServiceProcess, token: string, fields: object = {}) =>
   send(running, "/v1/chat/completions", token, {
     model: "m",
     messages: [{ role: "user", content: "Hello" }],
     ...fields,
   });
 
-async function modelsOf(running: RunningService, token: string): Promise<string[]> {
+async function modelsOf(running: ServiceProcess, token: string): Promise<string[]> {
   const { data } = (await (await send(running, "/v1/models", token)).json()) as { data: { id: string }[] };
   return data.map(({ id }) => id).filter((id) => !id.includes("/"));
 }

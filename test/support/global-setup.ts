@@ -2,13 +2,14 @@ import { spawnSync } from "node:child_process";
 import { chmod, mkdtemp, readdir, readFile, rm, statfs } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { fileURLToPath } from "node:url";
 import type { TestProject } from "vitest/node";
 import { buildConsole } from "../../scripts/build-console.ts";
 import { bundle } from "../../scripts/bundle.ts";
 import { findChromium } from "./chromium.ts";
 import { ROOT } from "./documents.ts";
 import { makePostgresServer, NoPostgresError, type PostgresServer, SMALL_TABLES } from "./postgres-server.ts";
-import { eventsOf, makeOrganization, send, startService } from "./service.ts";
+import { eventsOf, makeOrganization, send, startProcess } from "./service.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -95,7 +96,7 @@ async function bundleService(): Promise<() => Promise<void>> {
   const ended = (await readdir(ROOT)).filter((name) => BUNDLE.test(name) && !isRunning(Number(BUNDLE.exec(name)?.[1])));
   for (const name of ended) await rm(join(ROOT, name), { recursive: true, force: true });
   const folder = join(ROOT, `.dist-tests-${process.pid}`);
-  await bundle(folder);
+  await bundle(folder, { "hosted-service": fileURLToPath(new URL("hosted-service.ts", import.meta.url)) });
   process.env.TESTED_MAIN = join(folder, "main.js");
   return () => rm(folder, { recursive: true, force: true });
 }
@@ -155,7 +156,7 @@ async function temporaryPlace(): Promise<string> {
  * of the crash trials are killed, and each would compile everything again.
  */
 async function fillCompileCache(databaseUrl?: string): Promise<void> {
-  const service = await startService(databaseUrl === undefined ? {} : { databaseUrl });
+  const service = await startProcess(databaseUrl === undefined ? {} : { databaseUrl });
   try {
     const { token } = await makeOrganization(service, "1");
     const body = { model: "sandbox/echo", messages: [{ role: "user", content: "Hello" }], stream: true };

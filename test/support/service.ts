@@ -1,19 +1,27 @@
-import { type ChildProcess, execFile, spawn } from "node:child_process";
+import { type ChildProcess, type ExecFileOptions, execFile, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { existsSync } from "node:fs";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { fileURLToPath } from "node:url";
+import { fileURLToPath, pathToFileURL } from "node:url";
 import type { UsageReport } from "../../src/api/usage.ts";
+import type { Printed } from "./hosted-service.ts";
 
-/** The bundle that the global setup makes of src/, because it starts faster; the source where no run has made one. */
-export const MAIN = process.env.TESTED_MAIN ?? fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+const SOURCE = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const START_TIMEOUT_MS = 120_000;
 /** The line that a start ends with. */
 const LAST_TOLD = /^curl .*\n/m;
+
+/**
+ * Returns the file that a service starts from: of the bundle that the global setup makes of src/, because it starts faster; of
+ * the source where no run has made one. The setup itself has one only once it has made it.
+ */
+export function mainFile(): string {
+  return process.env.TESTED_MAIN ?? SOURCE;
+}
 
 export interface ServiceOptions {
   /** The configuration file, as data. Absent: the service starts without one. */
@@ -22,10 +30,13 @@ export interface ServiceOptions {
   dataDir?: string;
   /** A free port by default. */
   port?: number | undefined;
-  /** Folder of the configuration file; `dataDir` by default. */
-  configDir?: string;
   databaseUrl?: string;
   environment?: Record<string, string>;
+}
+
+export interface ProcessOptions extends ServiceOptions {
+  /** Folder of the configuration file; `dataDir` by default. */
+  configDir?: string;
   /** Checkout of another version that is started instead of this one. */
   checkout?: string | undefined;
   /** A program that runs the service, and its arguments: `nice -n 19`, say. */
@@ -36,18 +47,24 @@ export interface ServiceOptions {
   awaits?: "/readyz" | "/healthz";
 }
 
-/** A service of its own process, on a port of its own, as its users run it. */
+/** A service on a port of its own. */
 export interface RunningService {
   url: string;
   baseUrl: string;
   dataDir: string;
   /** Name of its database or, on SQLite, its data directory: services with the same one share their books. */
   store: string;
-  child: ChildProcess;
   /** Everything it has printed. */
   output(): string;
   /** Runs a command while the service runs, and returns the JSON that it prints. */
   tollgate<T = Record<string, unknown>>(...words: string[]): Promise<T>;
+  /** Stops it as SIGTERM does. */
+  end(): Promise<unknown>;
+}
+
+/** A service in a process of its own, as its users run it. */
+export interface ServiceProcess extends RunningService {
+  child: ChildProcess;
   /** Ends it by a signal; resolves with its exit code. */
   end(signal?: NodeJS.Signals): Promise<number | null>;
 }
@@ -94,42 +111,92 @@ function withoutOverload(config: { server?: { overload?: object } }): object {
   return { ...config, server: { overload: { eventLoopDelayMs: 0 }, ...config.server } };
 }
 
-/** Starts a service and waits until it takes requests. */
-export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
+interface Settings {
+  dataDir: string;
+  port: number;
+  /** The configuration file, if there is one. */
+  file: string | undefined;
+  words: string[];
+  environment: Record<string, string>;
+}
+
+async function makePlace(options: ProcessOptions): Promise<Settings> {
   const dataDir = options.dataDir ?? (await makeDirectory());
   const port = options.port ?? (await freePort());
   const words = ["--data-dir", dataDir];
+  let file: string | undefined;
   if (options.config !== undefined) {
-    const file = join(options.configDir ?? dataDir, "tollgate.yaml");
+    file = join(options.configDir ?? dataDir, "tollgate.yaml");
     await writeFile(file, JSON.stringify(withoutOverload(options.config)));
     words.push("--config", file);
   }
-  const serveWords = options.workers === undefined ? [] : ["--workers", String(options.workers)];
   const environment = { ...options.environment };
   if (options.databaseUrl !== undefined) environment.DATABASE_URL = options.databaseUrl;
-  const env = childEnvironment(environment);
-  const main = options.checkout === undefined ? MAIN : join(options.checkout, "src", "main.ts");
+  return { dataDir, port, file, words, environment };
+}
+
+/**
+ * Starts a service in this process, which takes a quarter of the processor time of one in its own, and none of its code is
+ * cold. Tests of what is the process's need `startProcess`: its signals, its end, its memory and its workers.
+ */
+export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
+  const { dataDir, port, file, words, environment } = await makePlace(options);
+  let printed = "";
+  const host = await loadHost();
+  const flags = { dataDir, port: String(port), config: file };
+  const stop = await host.hostService({ flags, environment, write: (text) => (printed += text) });
+  let ended: Promise<void> | undefined;
+  const end = async () => {
+    await stop();
+    if (options.dataDir === undefined) await rm(dataDir, { recursive: true, force: true });
+  };
+  return {
+    ...addressesOf(port, dataDir, options),
+    output: () => printed,
+    tollgate: async <T>(...more: string[]) => {
+      const place = { cwd: dataDir, env: childEnvironment(environment) };
+      const printed = await host.runCommand([...more, ...words, "--json"], place);
+      return documentOf<T>(more, printed);
+    },
+    end: () => (ended ??= end()),
+  };
+}
+
+/** Loads the service and its commands from where its processes start, too. */
+export function loadHost(): Promise<typeof import("./hosted-service.ts")> {
+  const main = mainFile();
+  if (main === SOURCE) return import("./hosted-service.ts");
+  return import(pathToFileURL(join(dirname(main), "hosted-service.js")).href);
+}
+
+function addressesOf(port: number, dataDir: string, { databaseUrl }: ServiceOptions) {
+  const url = `http://127.0.0.1:${port}`;
+  const store = databaseUrl === undefined ? dataDir : new URL(databaseUrl).pathname;
+  return { url, baseUrl: `${url}/v1`, dataDir, store };
+}
+
+/** Starts a service in a process of its own, and waits until it takes requests. */
+export async function startProcess(options: ProcessOptions = {}): Promise<ServiceProcess> {
+  const { dataDir, port, words, environment } = await makePlace(options);
+  const serveWords = options.workers === undefined ? [] : ["--workers", String(options.workers)];
+  const main = options.checkout === undefined ? mainFile() : join(options.checkout, "src", "main.ts");
   const command = [...(options.launcher ?? []), process.execPath, main];
   const [program = "", ...before] = command;
-  const child = spawn(program, [...before, "serve", "--port", String(port), ...serveWords, ...words], {
-    env,
-    cwd: dataDir,
-  });
+  const place = { env: childEnvironment(environment), cwd: dataDir };
+  const child = spawn(program, [...before, "serve", "--port", String(port), ...serveWords, ...words], place);
   let printed = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (printed += data));
   // Then all that it printed has been read, too.
   const exited = new Promise<number | null>((resolve) => child.once("close", resolve));
-  const url = `http://127.0.0.1:${port}`;
+  const addresses = addressesOf(port, dataDir, options);
   const hasTold = () => options.awaits !== undefined || LAST_TOLD.test(printed);
-  await ready(`${url}${options.awaits ?? "/readyz"}`, child, { hasTold, printed: () => printed });
+  await ready(`${addresses.url}${options.awaits ?? "/readyz"}`, child, { hasTold, printed: () => printed });
   return {
-    url,
-    baseUrl: `${url}/v1`,
-    dataDir,
-    store: options.databaseUrl === undefined ? dataDir : new URL(options.databaseUrl).pathname,
+    ...addresses,
     child,
     output: () => printed,
-    tollgate: (...more) => runTollgate(command, [...more, ...words], { env, cwd: dataDir }),
+    tollgate: async <T>(...more: string[]) =>
+      documentOf<T>(more, await runTollgate(command, [...more, ...words], place)),
     end: async (signal = "SIGTERM") => {
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
       const code = await exited;
@@ -160,19 +227,22 @@ async function statusOf(url: string): Promise<number> {
   return answer.status;
 }
 
-/** Runs a command and returns the JSON document it prints. Rejects with its standard error. */
-function runTollgate<T>(
-  command: string[],
-  words: string[],
-  place: { env: NodeJS.ProcessEnv; cwd: string },
-): Promise<T> {
+type Place = Required<Pick<ExecFileOptions, "env" | "cwd">>;
+
+/** Runs a command in a process of its own. */
+function runTollgate(command: string[], words: string[], place: Place): Promise<Printed> {
   const [program = "", ...before] = command;
-  return new Promise((resolve, reject) => {
+  return new Promise((resolve) => {
     execFile(program, [...before, ...words, "--json"], place, (error, stdout, stderr) => {
-      if (error !== null) reject(new Error(`tollgate ${words.join(" ")}: ${stderr}${stdout}`));
-      else resolve(JSON.parse(stdout) as T);
+      resolve({ code: error === null ? 0 : Number(error.code ?? 1), stdout, stderr });
     });
   });
+}
+
+/** Returns the JSON document that a command has printed. Throws its standard error if it has failed. */
+function documentOf<T>(words: string[], { code, stdout, stderr }: Printed): T {
+  if (code !== 0) throw new Error(`tollgate ${words.join(" ")}: ${stderr}${stdout}`);
+  return JSON.parse(stdout) as T;
 }
 
 export interface Organization {

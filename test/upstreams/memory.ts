@@ -1,6 +1,6 @@
 import { readFileSync } from "node:fs";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { RunningService } from "../support/service.ts";
+import type { ServiceProcess } from "../support/service.ts";
 
 /**
  * Code that a service runs first: it prints its memory without garbage whenever it receives SIGUSR2, and the most that
@@ -51,7 +51,7 @@ export const TELLS_ITS_MEMORY = {
 };
 
 /** Bytes on the heap and outside it, as the service prints them after a signal. */
-async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | "SIGWINCH"): Promise<number> {
+async function toldBytes({ child, output }: ServiceProcess, signal: "SIGUSR2" | "SIGWINCH"): Promise<number> {
   const before = output().length;
   child.kill(signal);
   for (;;) {
@@ -67,7 +67,7 @@ async function toldBytes({ child, output }: RunningService, signal: "SIGUSR2" | 
  * may grow or shrink meanwhile. The service should have answered the same before: what its first answers need stays.
  */
 export async function keptBytes(
-  service: RunningService,
+  service: ServiceProcess,
   begin: (() => Promise<Response>)[],
   sentBytes: () => number,
 ): Promise<number> {
@@ -94,7 +94,7 @@ export interface Growth {
   resident: number;
 }
 
-export async function growthBytes(service: RunningService, begin: (() => Promise<Response>)[]): Promise<Growth> {
+export async function growthBytes(service: ServiceProcess, begin: (() => Promise<Response>)[]): Promise<Growth> {
   const keptBefore = await toldBytes(service, "SIGWINCH");
   const before = residentBytes(service);
   let most = before;
@@ -110,7 +110,7 @@ export async function growthBytes(service: RunningService, begin: (() => Promise
   return { kept: (await toldBytes(service, "SIGWINCH")) - keptBefore, resident: most - before };
 }
 
-function residentBytes({ child }: RunningService): number {
+function residentBytes({ child }: ServiceProcess): number {
   const status = readFileSync(`/proc/${child.pid}/status`, "utf8");
   return Number(/VmRSS\D+(\d+) kB/.exec(status)?.[1]) * 1024;
 }

@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { makeOrganization, type Organization, type RunningService, send, startService } from "../support/service.ts";
+import { makeOrganization, type Organization, type ServiceProcess, send, startProcess } from "../support/service.ts";
 import { answering, breaking, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 /** Length of a trial. Without shares, a circuit that one organization opened would refuse most of it. */
 const TRIAL_MS = 6_000;
 
 let upstream: Upstream;
-let service: RunningService;
+let service: ServiceProcess;
 
 beforeAll(async () => {
   upstream = await startUpstream();
@@ -22,7 +22,7 @@ beforeAll(async () => {
   }
   const route = (model: string) => ({ provider: "up", model });
   const price = { input: 1, output: 1 };
-  service = await startService({
+  service = await startProcess({
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000 },
       providers: [upstream.provider],

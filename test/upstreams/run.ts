@@ -6,9 +6,9 @@ import {
   eventsOf,
   makeOrganization,
   type Organization,
-  type RunningService,
+  type ServiceProcess,
   send,
-  startService,
+  startProcess,
 } from "../support/service.ts";
 import type { Counted } from "../wires/fixture.ts";
 import { FIXTURES } from "../wires/fixtures.ts";
@@ -59,7 +59,7 @@ interface Charge {
 
 /** A service whose upstreams misbehave, each of its models in one way of the cases. */
 export interface Bench {
-  service: RunningService;
+  service: ServiceProcess;
   /** Sends a request for each case and mode, and gives what the clients, the books and the clock have to say to it. */
   run(kinds: readonly string[]): Promise<Met[]>;
   /** Sends as many requests at once for streams of a case, to the kinds in turn, and gives the most that the service's memory grew by meanwhile, in bytes. */
@@ -71,7 +71,7 @@ export interface Bench {
 
 export async function startBench(): Promise<Bench> {
   const servers = await startServers();
-  const service = await startService({
+  const service = await startProcess({
     environment: TELLS_ITS_MEMORY,
     config: {
       limits: { requestsPerMinute: 100_000, tokensPerMinute: 1_000_000_000, concurrentRequests: 1000 },
@@ -99,7 +99,7 @@ export async function startBench(): Promise<Bench> {
 }
 
 interface Asking {
-  service: RunningService;
+  service: ServiceProcess;
   organization: Organization;
 }
 

@@ -13,7 +13,9 @@ import {
   makeDirectory,
   makeOrganization,
   type RunningService,
+  type ServiceProcess,
   send,
+  startProcess,
   startService,
 } from "../support/service.ts";
 
@@ -299,7 +301,7 @@ test("an event arrives although its service is killed right after the charge", a
   const receiver = new TestReceiver();
   const target = await receiver.start();
   const dataDir = await makeDirectory();
-  const killed = await startService({ config: CONFIG, dataDir });
+  const killed = await startProcess({ config: CONFIG, dataDir });
   const organization = await nearThreshold(killed);
   await createReceiver(killed, { target, organization_id: organization.id });
   await ask(killed, organization.token);
@@ -316,11 +318,11 @@ test("an event arrives although its service is killed right after the charge", a
 
 describe.skipIf(!hasPostgres)("three nodes on one PostgreSQL", () => {
   let database: TestDatabase;
-  const nodes: RunningService[] = [];
+  const nodes: ServiceProcess[] = [];
   beforeAll(async () => {
     database = await createTestDatabase();
     for (let index = 0; index < 3; index += 1)
-      nodes.push(await startService({ config: CONFIG, databaseUrl: database.url }));
+      nodes.push(await startProcess({ config: CONFIG, databaseUrl: database.url }));
   });
   afterAll(async () => {
     await Promise.all(nodes.map((node) => node.end()));
@@ -330,7 +332,7 @@ describe.skipIf(!hasPostgres)("three nodes on one PostgreSQL", () => {
   test("an event of concurrent requests on all nodes has one id, and arrives also if a node is killed", async () => {
     const receiver = new TestReceiver();
     const target = await receiver.start();
-    const [first, , third] = nodes as [RunningService, RunningService, RunningService];
+    const [first, , third] = nodes as [ServiceProcess, ServiceProcess, ServiceProcess];
     const organization = await nearThreshold(first);
     await createReceiver(first, { target, organization_id: organization.id });
     const requests = nodes.flatMap((node) => Array.from({ length: 10 }, () => ask(node, organization.token)));

@@ -1,7 +1,7 @@
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { type RunningService, startService } from "../../support/service.ts";
+import { type ServiceProcess, startProcess } from "../../support/service.ts";
 import type { StoreKind } from "../place.ts";
 import { listedPrice, modelsAt, VARIANT_COUNT } from "./prices.ts";
 import type { FuzzUpstream } from "./upstream.ts";
@@ -22,7 +22,7 @@ interface Period {
 export class Nodes {
   /** Directory of each node. */
   readonly #directories: string[] = [];
-  readonly #services: (RunningService | undefined)[] = [];
+  readonly #services: (ServiceProcess | undefined)[] = [];
   readonly #upstream: FuzzUpstream;
   readonly #database: string | undefined;
   #variant = 0;
@@ -61,7 +61,7 @@ export class Nodes {
   }
 
   /** The first service, for commands and the admin API. */
-  get first(): RunningService {
+  get first(): ServiceProcess {
     const [service] = this.#services;
     if (service === undefined) throw new Error("no service runs");
     return service;
@@ -127,7 +127,7 @@ export class Nodes {
 
   async #start(node: number): Promise<void> {
     const dataDir = this.#directories[node] ?? "";
-    this.#services[node] = await startService({ dataDir, config: this.#config(), awaits: "/readyz" });
+    this.#services[node] = await startProcess({ dataDir, config: this.#config(), awaits: "/readyz" });
   }
 
   /** Resolves when a node lists the new prices, or is down: it starts with them. */
@@ -170,7 +170,7 @@ export class Nodes {
 }
 
 /** Reads the price of an embedding from the list of models. */
-async function listedBy({ baseUrl }: RunningService, token: string): Promise<number> {
+async function listedBy({ baseUrl }: ServiceProcess, token: string): Promise<number> {
   const answer = await fetch(`${baseUrl}/models/embeddings`, { headers: { authorization: `Bearer ${token}` } });
   const { pricing_details } = (await answer.json()) as { pricing_details: { input: number | string } };
   return Number(pricing_details.input);

@@ -2,7 +2,7 @@ import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { startTollgate } from "../../support/command-line.ts";
-import { startService } from "../../support/service.ts";
+import { startProcess } from "../../support/service.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
 import { createDatabase } from "../stores.ts";
@@ -24,7 +24,7 @@ export async function killFirstStarts(site: Site, random: Random, trial: string)
     for (const { child } of starts) child.kill("SIGKILL");
     await Promise.all(starts.map(({ ended }) => ended));
   }
-  const service = await startService({ dataDir, databaseUrl });
+  const service = await startProcess({ dataDir, databaseUrl });
   try {
     const verified = await service.tollgate("ledger", "verify");
     if (verified.ok !== true) throw new Error(`the books do not balance: ${JSON.stringify(verified)}`);

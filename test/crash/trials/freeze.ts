@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import pg from "pg";
-import type { RunningService } from "../../support/service.ts";
+import type { ServiceProcess } from "../../support/service.ts";
 import type { Call, Sent } from "../client.ts";
 import { keepCalling, mixedCalls, scriptOf, waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
@@ -52,7 +52,7 @@ export function freeze(lasts: "for a moment" | "for longer than the life of a ho
 /** Checks that an organization that the suspended node did not serve is not affected. */
 async function serveAlone(
   site: Site,
-  other: RunningService,
+  other: ServiceProcess,
   trial: string,
   organization: Call["organization"],
 ): Promise<void> {

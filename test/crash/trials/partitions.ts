@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import type { RunningService } from "../../support/service.ts";
+import type { ServiceProcess } from "../../support/service.ts";
 import type { Call, Sent } from "../client.ts";
 import { dearStream, waitingStreams } from "../load.ts";
 import type { Random } from "../random.ts";
@@ -118,13 +118,13 @@ class Asking {
   #areSpent = false;
   #isOver = false;
 
-  constructor(site: Site, service: RunningService, trial: string, organization: Call["organization"]) {
+  constructor(site: Site, service: ServiceProcess, trial: string, organization: Call["organization"]) {
     this.trial = trial;
     this.#site = site;
     this.#asked = this.#ask(service, organization);
   }
 
-  async #ask(service: RunningService, organization: Call["organization"]): Promise<void> {
+  async #ask(service: ServiceProcess, organization: Call["organization"]): Promise<void> {
     for (let index = 0; !this.#isOver; index += 1) {
       const call = dearStream(`${this.trial}-${index}`, organization, { waitsAfterWords: null });
       const sent = this.#site.clients.send(service.baseUrl, call);

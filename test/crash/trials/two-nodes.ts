@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
-import { startService } from "../../support/service.ts";
+import { startProcess } from "../../support/service.ts";
 import { mixedCalls } from "../load.ts";
 import type { Random } from "../random.ts";
 import type { Site } from "../site.ts";
@@ -9,7 +9,7 @@ const KILL_WITHIN_MS = 3_000;
 
 /** Kills one of two services on the same PostgreSQL. The other expires its holds, and its own requests are not affected. */
 export async function killOneOfTwo(site: Site, random: Random, trial: string): Promise<void> {
-  const other = await startService({ ...site.serviceOptions, dataDir: site.otherDataDir });
+  const other = await startProcess({ ...site.serviceOptions, dataDir: site.otherDataDir });
   try {
     // The service that will be killed expires the holds of earlier trials first.
     await site.judge({ all: true });

@@ -1,11 +1,11 @@
 import { once } from "node:events";
 import { Worker } from "node:worker_threads";
-import { makeOrganization, type RunningService, type ServiceOptions, startService } from "../../support/service.ts";
+import { makeOrganization, type ServiceOptions, type ServiceProcess, startProcess } from "../../support/service.ts";
 import { answering, type Behaviour, sendJson, startUpstream, type UpstreamRequest } from "../../support/upstream.ts";
 import type { Target } from "./attack.ts";
 
 export interface AttackedService {
-  service: RunningService;
+  service: ServiceProcess;
   target: Target;
   end(): Promise<void>;
 }
@@ -82,7 +82,7 @@ export async function startAttackedService(
     { id: "vectors", category: "embedding", price: { input: 1 }, routes: [behave("vectors", embed)] },
   ];
   const server = { maxConnections: CONNECTIONS_MAX, ...(overload && { overload }) };
-  const service = await startService({
+  const service = await startProcess({
     ...place,
     config: { providers: [upstream.provider, swallower], models, server },
   });

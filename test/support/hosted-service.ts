@@ -1,0 +1,104 @@
+/** The service and its commands in the process of the tests. The setup of the run bundles this file with src/. */
+import { randomBytes } from "node:crypto";
+import { startService } from "../../src/app.ts";
+import { runCommandLine } from "../../src/cli/program.ts";
+import { printStart } from "../../src/cli/start-report.ts";
+import type { Flags } from "../../src/config/sources.ts";
+import { type Config, loadConfig } from "../../src/config.ts";
+import { PROVIDER_KEY_VARIABLES } from "../../src/providers/registry.ts";
+import { BoundedAccessLog, createLog } from "../../src/telemetry/logger.ts";
+import { programVersion } from "../../src/version.ts";
+
+const VERSION = programVersion().name;
+
+interface Options {
+  flags: Flags;
+  /** Variables, instead of those of this process. */
+  environment: Record<string, string>;
+  /** Takes what a process of its own would print. */
+  write(text: string): void;
+}
+
+/**
+ * Starts a service in this process as `tollgate serve` does in its own. Returns a function that stops it.
+ */
+export async function hostService({ flags, environment, write }: Options): Promise<() => Promise<void>> {
+  const load = async (files: Set<string>, isReload: boolean) =>
+    withoutOverload(
+      await loadConfig({ flags, environment, files, isReload, providerKeyVariables: PROVIDER_KEY_VARIABLES }),
+    );
+  const files = new Set<string>();
+  const config = await load(files, false);
+  const log = createLog(config.log.level, write);
+  const accessLog = new BoundedAccessLog({ ...config.log, clock: Date.now, random: Math.random, write });
+  const out = (line: string) => write(`${line}\n`);
+  let { server } = config;
+  const apply = (changed: Config) => {
+    log.setLevel(changed.log.level);
+    accessLog.configure(changed.log);
+    server = changed.server;
+  };
+  const source = { load: (read: Set<string>) => load(read, true), files, apply };
+  const given = { clock: Date.now, random: randomBytes, version: VERSION, workers: 1 };
+  const service = await startService(config, { ...given, log, accessLog, out, source });
+  await printStart(config, out, service, "files", log);
+  return async () => {
+    const { drainDelaySeconds, drainSeconds } = server;
+    await service.stop({ delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 });
+    accessLog.flush();
+  };
+}
+
+interface Place {
+  cwd: string;
+  env: NodeJS.ProcessEnv;
+}
+
+export interface Printed {
+  code: number;
+  stdout: string;
+  stderr: string;
+}
+
+/** Variables of the run, which configure nothing. */
+const OF_THE_RUN = /^(?:TESTED_MAIN|TMPDIR|NODE_ENV|VITEST.*)$/;
+let lastCommand: Promise<unknown> = Promise.resolve();
+
+/** Runs a command in this process, after those before it: each changes the directory and the variables of the process. */
+export function runCommand(words: string[], place: Place): Promise<Printed> {
+  const running = lastCommand.then(() => runIn(place, () => run(words)));
+  lastCommand = running;
+  return running;
+}
+
+async function runIn<T>({ cwd, env }: Place, work: () => Promise<T>): Promise<T> {
+  const own = { cwd: process.cwd(), env: { ...process.env } };
+  const removed = Object.keys(own.env).filter((name) => !(name in env) && !OF_THE_RUN.test(name));
+  for (const name of removed) delete process.env[name];
+  Object.assign(process.env, env);
+  process.chdir(cwd);
+  const result = await work();
+  process.chdir(own.cwd);
+  for (const name of Object.keys(env)) delete process.env[name];
+  Object.assign(process.env, own.env);
+  return result;
+}
+
+async function run(words: string[]): Promise<Printed> {
+  let [stdout, stderr] = ["", ""];
+  const terminal = {
+    out: (text: string) => (stdout += `${text}\n`),
+    error: (text: string) => (stderr += `${text}\n`),
+    drained: () => Promise.resolve(),
+    clock: Date.now,
+    random: randomBytes,
+    isInteractive: false,
+  };
+  const code = await runCommandLine(words, terminal, VERSION);
+  return { code, stdout, stderr };
+}
+
+/** The event loop and the memory of this process are those of the tests, too. */
+function withoutOverload(config: Config): Config {
+  return { ...config, server: { ...config.server, overload: { eventLoopDelayMs: 0, memoryShare: 0 } } };
+}
