@@ -10,6 +10,7 @@ import {
   type RunningService,
   send,
   settledUsage,
+  startProcess,
   startService,
 } from "../support/service.ts";
 
@@ -27,7 +28,7 @@ const sum = (amounts: readonly number[]) => amounts.reduce((total, amount) => to
 function startAt(atMs: number, dataDir: string): Promise<RunningService> {
   const shift = `const now = Date.now; Date.now = () => now() - ${Date.now() - atMs};`;
   const flag = `--import=data:text/javascript,${encodeURIComponent(shift)}`;
-  return startService({ dataDir, config: CONFIG, environment: { NODE_OPTIONS: flag } });
+  return startProcess({ dataDir, config: CONFIG, environment: { NODE_OPTIONS: flag } });
 }
 
 describe.skipIf(!hasBrowser)("the figures of last month in a browser in Los Angeles", () => {

@@ -13,7 +13,6 @@ import {
   makeToken,
   type Organization,
   type RunningService,
-  type ServiceProcess,
   startProcess,
   startService,
 } from "../support/service.ts";
@@ -353,8 +352,8 @@ describe("a retry", () => {
   });
 
   describe("after an end of the service", () => {
-    let running: ServiceProcess | undefined;
-    afterEach(() => running?.end("SIGKILL"));
+    let running: RunningService | undefined;
+    afterEach(() => running?.end());
 
     test.each(["SIGTERM", "SIGKILL"] as const)("A stream that %s cut is credited to its retry.", async (signal) => {
       const dataDir = await makeDirectory();
@@ -368,7 +367,7 @@ describe("a retry", () => {
       await first.end(signal);
       await cut;
       upstream.behave("cut", whole);
-      const second = await startProcess({ config, dataDir });
+      const second = await startService({ config, dataDir });
       running = second;
       await expect.poll(async () => (await chargesOf(second, organization)).length).toBe(1);
       expect(await attempt(organization, { retries: 1, url: second.baseUrl })).toBe(WORDS.join(""));
@@ -381,8 +380,8 @@ describe("a retry", () => {
     test.skipIf(!hasPostgres)("A retry on another node of the same PostgreSQL is credited.", async () => {
       const database = await createTestDatabase();
       const options = { config: configOf(), databaseUrl: database.url };
-      const first = await startProcess(options);
-      running = await startProcess(options);
+      const first = await startService(options);
+      running = await startService(options);
       try {
         const organization = await makeOrganization(first, "1000");
         breakNext(1);
@@ -392,8 +391,7 @@ describe("a retry", () => {
         expect(retry?.retry).toEqual({ of: broken?.id, credited: -(broken?.amount ?? 0) });
         expect(await first.tollgate("ledger", "verify")).toMatchObject({ ok: true });
       } finally {
-        await first.end();
-        await running.end();
+        await Promise.all([first.end(), running.end()]);
         running = undefined;
         await database.drop();
       }
