@@ -239,7 +239,7 @@ test("the plan is applied only if a person agrees, or with --yes", async () => {
   const place = await placeOf("asked");
   const file = write("asked.yaml", "organizations: [{ external_id: asked, name: Asked }]");
   const words = ["apply", "-f", file, ...place];
-  expect(await line(1, ...words)).toContain("Without a terminal nobody can confirm. Add --yes");
+  expect(await line(1, ...words)).toContain("There is no terminal to ask for confirmation. Add --yes");
   expect(await line(1, ...words, "--json")).toContain("--json cannot ask");
   const answer = async (agrees: boolean) => {
     const printed: string[] = [];

@@ -48,12 +48,12 @@ describe("a mistake in a file is named with its line and column, and nothing is 
     [
       "an organization that is declared twice",
       `${known("    name: K")}\n---\n${known("    name: L")}`,
-      /:6:5: The organization known is declared before, at .*:2:5\./,
+      /:6:5: The organization known is already declared at .*:2:5\./,
     ],
     [
       "an organization that is declared twice in one document",
       "organizations:\n  - external_id: known\n    tokens: [{ name: t }]\n    budgets: [{ name: b, amount: 5 }]\n  - external_id: known\n    name: K",
-      /:5:5: The organization known is declared before, at .*:2:5\./,
+      /:5:5: The organization known is already declared at .*:2:5\./,
     ],
     [
       "a token that is declared twice",

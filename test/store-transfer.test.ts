@@ -163,7 +163,7 @@ describe("tollgate store restore", () => {
     expect(await listed(to)).toEqual(await listed(from));
     expect(readFileSync(file)).toEqual(bytes);
     const again = await restore(file, to);
-    expect(again.stderr).toMatch(/^tollgate: \S+tollgate\.db exists already\. Move it away, and all files beside it/);
+    expect(again.stderr).toMatch(/^tollgate: \S+tollgate\.db exists already\. Move it away, together with all files/);
     // A log without its database would become part of the restored one.
     const log = join(directory, "log");
     mkdirSync(log);

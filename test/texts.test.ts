@@ -62,6 +62,7 @@ const WARNED = {
     requested_by: "Ada",
     payment_id: "pi_1",
     credits: 12,
+    month: "2026-11",
     last_result: "HTTP 503",
   },
   ...{ prices: { input: 1, output: 2 }, new_prices: { input: 1.5, output: 2 } },

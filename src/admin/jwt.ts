@@ -147,7 +147,7 @@ function refusalOf(error: unknown): unknown {
     return refused("it does not say which key of its issuer signed it");
   if (error instanceof errors.JWTClaimValidationFailed)
     return refused(`its claim ${error.claim} is missing or not accepted`);
-  // A key that cannot be used is a TypeError, such as a short one, or a DOMException, such as one of a point beside its curve.
+  // A key that cannot be used is a TypeError, such as a short one, or a DOMException, such as one of a point that is not on its curve.
   if ([errors.JOSEError, TypeError, DOMException].some((kind) => error instanceof kind)) {
     return refused("its signature is not valid");
   }

@@ -150,7 +150,7 @@ interface Row {
   costsAs?: string;
   /** The class of tokens that contains it, and that it costs as much as, where it has no price of its own. */
   partOf?: string;
-  /** True if it is counted beside the tokens, and its price is that of one. */
+  /** True if it is counted in addition to the tokens, and its price is that of one. */
   isCall?: true;
   /** Key of its price in the configuration, where that is not the class. */
   setting?: string;

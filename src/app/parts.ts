@@ -144,11 +144,11 @@ export function createOverload({ server }: Config, options: StartOptions): Overl
     random,
     now: () => performance.now(),
     readTurns: () => performance.nodeTiming.uvMetricsInfo.loopCount,
-    onStandstill: (durationMs) => {
+    onStall: (durationMs) => {
       const seconds = Math.round(durationMs / 1000);
       options.log.warn(
         { seconds },
-        "the process stood still: it was stopped, had no processor, or one task took this long",
+        "the process was stalled: it was suspended, got no CPU time, or one task blocked the event loop",
       );
     },
     outage,

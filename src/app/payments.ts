@@ -2,7 +2,7 @@ import type { Config } from "../config.ts";
 import { Offers, Payments, type PaymentsOptions } from "../payments/payments.ts";
 import { loadOptional } from "./parts.ts";
 
-/** Creates what sells credits; undefined if no payments are configured. Rejects with OperatorError if its package is not installed. */
+/** Creates the checkouts of Stripe; undefined if no payments are configured. Rejects with OperatorError if the package is missing. */
 export async function createCheckouts({
   payments: { stripe: settings },
   proxyVariables,
@@ -14,7 +14,7 @@ export async function createCheckouts({
   return { offers: new Offers(settings), api: new StripeApi({ Client, settings, proxyVariables }) };
 }
 
-/** Creates what sells credits and what books payments; both are undefined if no payments are configured. */
+/** Creates the checkouts and the webhook receiver of Stripe; both are undefined if no payments are configured. */
 export async function createPayments(config: Config, options: Omit<PaymentsOptions, "api">) {
   const checkouts = await createCheckouts(config);
   return { checkouts, payments: checkouts && new Payments({ ...options, ...checkouts }) };

@@ -13,7 +13,7 @@ import type { Workspace } from "./workspace.ts";
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
 const MISTAKES_MAX = 20;
-/** Organizations that are read or changed at the same time. */
+/** Number of organizations that are read or changed concurrently. */
 export const AT_ONCE = 16;
 /** Exit code of --dry-run if something would change. */
 export const EXIT_CHANGES = 2;
@@ -37,7 +37,7 @@ export const applyOrganizations = command({
     const { confirm } = terminal;
     if (!dryRun && !yes && confirm === undefined) {
       throw new OperatorError(
-        "Without a terminal nobody can confirm. Add --yes, or --dry-run to see what would change.",
+        "There is no terminal to ask for confirmation. Add --yes, or --dry-run to see what would change.",
       );
     }
     const plans = await readPlans(workspace, file);
@@ -121,7 +121,7 @@ async function readPlans(workspace: Workspace, file: string): Promise<Organizati
         const keys = [...names].filter((key) => typeof key === "string");
         const again = keys.find((key) => places.has(key));
         if (again !== undefined)
-          addMistake(path, `The organization ${again} is declared before, at ${places.get(again)}.`);
+          addMistake(path, `The organization ${again} is already declared at ${places.get(again)}.`);
         for (const key of keys) places.set(key, place(path));
         plans.push(result.value);
       }

@@ -15,7 +15,7 @@ export interface Terminal {
   random: RandomBytes;
   /** True if standard output is a terminal, so that a secret in it reaches no log. */
   isInteractive: boolean;
-  /** Asks a question, which only yes confirms. Absent: there is nobody to ask. */
+  /** Asks for confirmation; true only for yes. Absent without a terminal. */
   confirm?: ((question: string) => Promise<boolean>) | undefined;
   /** Sets the exit code of the process; the default is 0. */
   exitWith(code: number): void;

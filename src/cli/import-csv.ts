@@ -45,7 +45,7 @@ interface LineResult {
   reason: string | null;
 }
 
-/** Imports a file, in which a row is one line, and prints a result for each. A repetition goes on where a run has ended. */
+/** Imports a file with one row per line, and prints a result for each. Running it again completes an interrupted run. */
 async function importLines(
   { terminal, flags, ...core }: Workspace,
   { file, dryRun, strict }: ValuesOf<typeof FLAGS>,

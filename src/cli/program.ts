@@ -101,7 +101,7 @@ const NOUNS: Record<string, string> = {
   org: "customers and their balances",
   budget: "limits on what requests may spend in a day, a week, a month or in total",
   token: "access tokens of an organization",
-  statement: "statements of months, which never change",
+  statement: "monthly statements, which never change",
   credits: "credits of an organization",
   "credits allowance": "monthly allowances",
   identity: "people and callers whom an identity provider identifies",

@@ -59,18 +59,18 @@ export function parseFile(name: string, text: string, options: ParseOptions): Co
   return { name, values: settle(Object.fromEntries(entries), [], reading) as Record<string, unknown>, place };
 }
 
-/** A document of a YAML file: its values as they were written, and their places. */
+/** A document of a YAML file: its values as written, and their positions. */
 export interface YamlDocument {
   values: unknown;
-  /** "organizations.yaml:12:5" for the value at a path, or for the nearest one around it. */
+  /** Returns the position of the value at a path, or of the nearest enclosing one, such as "organizations.yaml:12:5". */
   place(path: Path): string;
 }
 
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 
 /**
- * Yields the documents of a YAML file, which lines with `---` separate, one after the other: what the parser makes of a text
- * takes a hundred times its memory. Aliases are bounded. Throws OperatorError.
+ * Yields the documents of a YAML file, which lines with `---` separate, one at a time, because a parsed text takes a hundred
+ * times its memory. The expansion of aliases is bounded. Throws OperatorError.
  */
 export function* yamlDocuments(name: string, text: string): Generator<YamlDocument> {
   let linesBefore = 0;
@@ -90,7 +90,7 @@ export function* yamlDocuments(name: string, text: string): Generator<YamlDocume
   }
 }
 
-/** Formats a document of a YAML file, without anchors and the last line feed. */
+/** Formats a YAML document, without anchors and without a final line feed. */
 export function yamlText(document: object): string {
   return stringify(document, { aliasDuplicateObjects: false }).trimEnd();
 }

@@ -78,14 +78,14 @@ export const WarningsSchema = Group({
 const Line = (description: string) =>
   Type.String({ pattern: "^[^\\p{Cc}]{1,200}$", allowed: "1 to 200 characters on one line", description });
 
-/** Statements of months. */
+/** Monthly statements. */
 export const StatementsSchema = Group(
   {
     numberPrefix: Type.String({
       pattern: "^([0-9A-Za-z-]{0,19}[A-Za-z-])?$",
       allowed: "at most 20 letters, digits and hyphens that do not end in a digit",
       default: "ST-",
-      description: "Text before the number of a new statement, such as ACME-; numbers continue when it changes.",
+      description: "Text before the number of a new statement, such as ACME-. If it changes, the numbers continue.",
     }),
     mail: Type.Boolean({
       default: false,

@@ -37,7 +37,7 @@ export type IdempotencyKeyRow = RowOf<typeof KEY>;
 /** Change of a balance other than a grant, a hold or a charge. Inserted once and never changed. */
 export type AdjustmentRow = RowOf<typeof ADJUSTMENT>;
 
-/** A payment, and what became of the credits that it bought. */
+/** A payment, and how many of its credits were granted, revoked, withheld or are a debt. */
 export type PaymentRow = RowOf<typeof PAYMENT>;
 
 export type EndedState = "charged" | "released" | "recovered";
@@ -152,8 +152,8 @@ export interface CreditTransition
   priority: number;
 }
 /**
- * Books a payment as Stripe states it now: the credits of a new one, and those of the money that was paid back or is paid back no
- * longer. `revision` is that of the row which was read before Stripe was asked, 0 for none.
+ * Books the present state of a payment at Stripe: the credits of a new one, and those of refunds and disputes that were made or
+ * undone. `revision` is that of the row that was read before Stripe was asked, 0 for none.
  */
 export interface PaymentTransition
   extends Pick<

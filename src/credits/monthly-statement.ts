@@ -8,10 +8,10 @@ import { NO_TOTALS, type StatementTotals, sumOfTotals, TOTALS } from "./statemen
 
 export type MonthlyStatementRow = RowOf<typeof MONTHLY_STATEMENT>;
 
-/** Lines of a list: more are added up, so that the size of a statement has a bound. */
+/** Maximum number of lines of a list. The others are added up, so that the size of a statement is bounded. */
 const LINES_MAX = 500;
 
-/** A row as the database has it. */
+/** A row as the database returns it. */
 type Cells = Record<string, unknown>;
 type Booking = MonthlyStatement["bookings"][number];
 type ChargeSum = { id: string; requests: number; input_tokens: number; output_tokens: number; amount: MicroCredits };
@@ -36,7 +36,7 @@ export class StatementTally {
     }
   }
 
-  /** True if something was booked. */
+  /** True if anything was booked. */
   get hasRows(): boolean {
     return this.#bookings.length > 0 || this.#models.size > 0;
   }
@@ -96,7 +96,7 @@ function sumOf(parts: readonly ChargeSum[]): ChargeSum {
   }));
 }
 
-/** Returns the highest charges, and one line without an id that adds up the others. */
+/** Returns the highest charges, and one line without an id with the sum of the others. */
 function highest(sums: ReadonlyMap<string, ChargeSum>) {
   const sorted = [...sums.values()].sort((one, other) => {
     if (one.amount !== other.amount) return one.amount < other.amount ? -1 : 1;

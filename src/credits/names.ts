@@ -13,7 +13,7 @@ export type KeyName = RowName & CallerKey;
 
 export type BudgetUseName = RowName & Counter;
 
-/** The rows that a batch names. A store reads them beside the balances and their active grants. */
+/** The rows that a batch names. A store reads them in addition to the balances and their active grants. */
 class Names {
   /** Each once, in their order. */
   organizationIds: string[] = [];

@@ -11,7 +11,7 @@ import { eventOf } from "./warnings.ts";
  * comment names a part that the caller must book.
  */
 
-/** Books a payment as it is stated now. The same statement again takes back what was held when the money was paid back. */
+/** Books the present state of a payment. Booking the same state again collects credits that were held when the money was refunded. */
 export function bookPayment(account: Account, transition: PaymentTransition): Outcomes["payment"] {
   const { id, revision, audit, kind: _, ...stated } = transition;
   const earlier = account.payments.get(id);
@@ -54,7 +54,7 @@ export function openDebt({ debt, debtCovered }: Pick<PaymentRow, "debt" | "debtC
   return debt - debtCovered;
 }
 
-/** Rows that a booking has written besides its payment and its grant: debtors, and revocations. */
+/** Rows that a booking has written besides its payment and its grant: payments whose debts it covered, and revocations. */
 type Written = { payment: PaymentRow[]; adjustment: AdjustmentRow[] };
 
 /** Books credits that were paid for: they cover the debts of the organization, the oldest first, and the rest is granted. */
@@ -81,27 +81,27 @@ function bookIn(account: Account, payment: PaymentRow, amount: MicroCredits, wri
   payment.grants += 1;
   payment.granted += rest;
   const { organizationId, id, grants } = payment;
-  // A reference grants once: a later grant has none, nor has the first one after an operator granted by hand with it.
+  // A reference grants once, so later grants have none, nor has the first one if an operator has used the reference.
   const reference = account.grants.values().some((grant) => grant.reference === id) ? null : id;
   const terms = { effectiveAtMs: null, expiresAtMs: null, priority: 0, reference };
   addGrant(account, { kind: "grant", organizationId, grantId: paymentGrantId(id, grants), amount: rest, ...terms });
 }
 
-/** Takes back credits whose money was paid back: first what is withheld; the rest is a debt until it is collected. */
+/** Deducts credits whose money was refunded or disputed: withheld ones first; the rest is a debt until it is collected. */
 function takeBack(payment: PaymentRow, amount: MicroCredits): void {
   const freed = minimum(payment.withheld, amount);
   payment.withheld -= freed;
   payment.debt += amount - freed;
 }
 
-/** Books credits again whose money is paid back no longer: it ends their debt, and what was taken back is booked in. */
+/** Restores credits whose refund failed or whose dispute was won: it ends their debt, and books the rest as paid. */
 function undo(account: Account, payment: PaymentRow, amount: MicroCredits, written: Written): void {
   const ended = minimum(openDebt(payment), amount);
   payment.debt -= ended;
   if (amount > ended) bookIn(account, payment, amount - ended, written);
 }
 
-/** Ends the payment's debt by what an operator has revoked of its grants, and by what is unspent of them, which is revoked. */
+/** Collects the payment's debt: counts what an operator has revoked of its grants, and revokes what is unspent of them. */
 function collect(account: Account, payment: PaymentRow): AdjustmentRow[] {
   const adjustments: AdjustmentRow[] = [];
   const grants = grantsOfPayment(payment).flatMap((named) => account.grants.get(named.id) ?? []);
@@ -136,7 +136,7 @@ function writtenRows({ grants }: Account, before: PaymentRow, payment: PaymentRo
   return { ...written, payment: [own, ...debtors], credit_grant: grant ? [{ ...grant }] : [] };
 }
 
-/** Tells the operator of a payment that must be paid back. */
+/** Adds an event about a payment that the operator must refund. */
 function warnOfWithheld({ organizationId, nowMs, newEvents }: Account, { id, revision, withheld }: PaymentRow): void {
   const of = { organizationId, nowMs, period: [id, revision] };
   newEvents.push(eventOf("payment.withheld", of, { payment_id: id, credits: creditsFromMicro(withheld) }));

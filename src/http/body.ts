@@ -50,7 +50,7 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
   };
   server.removeAllContentTypeParsers();
   server.addContentTypeParser("application/json", async (request: FastifyRequest) => {
-    // Its signature is over the bytes.
+    // The signature of a webhook covers the raw bytes.
     if (request.routeOptions.config.rawLimitBytes !== undefined) return (await read(request, NO_SCANNER)).body;
     if (takesForm(request)) throw wrongMediaType(request);
     const { body, inTurn } = await read(request, new JsonScanner(JSON_BOUNDS));

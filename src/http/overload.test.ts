@@ -9,14 +9,14 @@ const TURNS_A_SAMPLE = 10;
 function overloadWith(state: { delayMs: number; memoryShare: number }, limits = LIMITS) {
   const at = { ...state, nowMs: 0, random: 0, turns: 0, connectionsATurn: 0 };
   const noted: (object | "succeeded")[] = [];
-  const standstills: number[] = [];
+  const stalls: number[] = [];
   const overload = new Overload({
     limits,
     readMemoryShare: () => at.memoryShare,
     random: () => at.random,
     now: () => at.nowMs,
     readTurns: () => at.turns,
-    onStandstill: (durationMs) => standstills.push(durationMs),
+    onStall: (durationMs) => stalls.push(durationMs),
     outage: { failed: (fields) => noted.push(fields), succeeded: () => noted.push("succeeded") },
   });
   /** Samples while the event loop is late, as a timer would. */
@@ -28,7 +28,7 @@ function overloadWith(state: { delayMs: number; memoryShare: number }, limits = 
       overload.turn();
     }
   };
-  return { overload, at, run, noted, standstills };
+  return { overload, at, run, noted, stalls };
 }
 
 describe("An overloaded service", () => {
@@ -52,12 +52,12 @@ describe("An overloaded service", () => {
   });
 
   test("does not refuse anything after the machine was suspended for a minute", () => {
-    const { overload, at, run, standstills } = overloadWith({ delayMs: 1, memoryShare: 0 });
+    const { overload, at, run, stalls } = overloadWith({ delayMs: 1, memoryShare: 0 });
     run(10);
-    expect(standstills).toEqual([]);
+    expect(stalls).toEqual([]);
     at.nowMs += 60_000;
     expect(overload.refusal()).toBeUndefined();
-    expect(standstills).toEqual([60_000]);
+    expect(stalls).toEqual([60_000]);
     overload.turn();
     expect(overload.refusedShare).toBe(0);
     run(1);

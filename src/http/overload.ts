@@ -17,8 +17,8 @@ export interface OverloadOptions {
   /** Monotonic time in milliseconds. */
   now: () => number;
   readTurns: () => number;
-  /** Is called when the process did nothing for some seconds. */
-  onStandstill: (durationMs: number) => void;
+  /** Called after the event loop did not run for `STALL_MS` or longer. */
+  onStall: (durationMs: number) => void;
   outage: { failed(fields: object): void; succeeded(): void };
 }
 
@@ -28,8 +28,8 @@ const SAMPLE_EVERY_MS = 20;
 const MEMORY_EVERY_MS = 500;
 /** After this time without a sample a request takes one: the event loop has not come to the timer. */
 const SAMPLE_OLD_MS = 300;
-/** Long enough for leases and calls to upstreams to suffer. */
-const STANDSTILL_MS = 5_000;
+/** Long enough to endanger leases and calls to upstreams. */
+const STALL_MS = 5_000;
 /** The gains below are those of a step of this length. */
 const STEP_MS = 100;
 /** A late sample counts for the steps that it lasted, up to this number. */
@@ -111,10 +111,10 @@ export class Overload {
   }
 
   #sample(): void {
-    const { now, readMemoryShare, onStandstill, outage } = this.#options;
+    const { now, readMemoryShare, onStall, outage } = this.#options;
     const passedMs = now() - this.#sampledAtMs;
     this.#sampledAtMs += passedMs;
-    if (passedMs >= STANDSTILL_MS) onStandstill(passedMs);
+    if (passedMs >= STALL_MS) onStall(passedMs);
     this.#followDelay(passedMs);
     if (this.#sampledAtMs - this.#memoryReadAtMs >= MEMORY_EVERY_MS) {
       this.#memoryReadAtMs = this.#sampledAtMs;

@@ -61,7 +61,7 @@ export interface ServerOptions
   newRequestId: () => string;
   /** Serves `/metrics` for the holder of the token; absent where it has a port of its own or is off. */
   metrics?: MetricsEndpoint | undefined;
-  /** Takes the deliveries of Stripe; undefined if no payments are configured. */
+  /** Receives the webhook deliveries of Stripe; undefined if no payments are configured. */
   paymentReceiver?: PaymentReceiver | undefined;
   log: Log;
 }

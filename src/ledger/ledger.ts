@@ -31,7 +31,7 @@ export interface LedgerOptions extends HoldTerms {
   allowances: Store["allowances"];
   spool: Spool;
   deadLetters: DeadLetters;
-  /** Takes back credits that holds returned after their payment was refunded. */
+  /** Revokes credits that holds returned after their payment was refunded. */
   collectDebts: (book: BookCredits) => Promise<void>;
   sweepEveryMs: number;
   /** Time for which an unavailable store is retried before a transition goes to the spool. */

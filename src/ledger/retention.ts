@@ -21,7 +21,7 @@ export interface RetentionOptions {
   log: Log;
 }
 
-/** The times for which rows are stored, and what statements of months say. */
+/** Retention times of rows, and the settings of monthly statements. */
 export interface RetentionSettings {
   /** Undefined: for ever. */
   retention: { requestMonths?: number | undefined; auditDays?: number | undefined };
@@ -64,7 +64,7 @@ type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
  * Removes what is older than the configuration allows: every hour requests, which become one sum per organization, and every
- * minute all other rows that expire. Also stores the digests and the statements of months that are over. Works in small steps. Every one can be
+ * minute all other rows that expire. Also stores the digests and the statements of finished months. Works in small steps. Every one can be
  * interrupted, and several processes may run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because
  * it would delay the starts of others.
  */

@@ -163,7 +163,7 @@ export async function addBudget(core: BudgetCore, organizationId: string, terms:
   return row;
 }
 
-/** Returns what a new budget limits, beside so many others of the organization. Throws invalid_value. */
+/** Returns the amount and the limits of a new budget. `othersCount`: budgets that the organization has. Throws invalid_value. */
 export function checkNewBudget({ name, each = null, ...terms }: NewBudget, othersCount: number) {
   const amount = terms.amount == null ? null : amountOf("amount", terms.amount);
   const limits = limitSettingsOf(terms.limits);

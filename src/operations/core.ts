@@ -28,7 +28,7 @@ export interface Core extends AuditTime, CoreRows {
   modelIds: (() => string[]) | null;
   /** Returns the names of the price lists that the configuration has. */
   priceLists(): Promise<readonly string[]>;
-  /** Returns what sells credits; undefined if payments are not configured. */
+  /** Returns the checkouts of Stripe; undefined if payments are not configured. */
   checkouts(): Promise<Checkouts | undefined>;
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */

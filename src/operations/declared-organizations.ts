@@ -40,7 +40,7 @@ interface FieldChange {
   to: unknown;
 }
 
-/** A change that takes one transaction, or a few that a repetition completes. */
+/** A change in one transaction, or in a few that the next run completes. */
 interface Step {
   kind: "organization" | "token" | "budget" | "allowance" | "grant";
   /** The name or the reference within the organization. */
@@ -51,7 +51,7 @@ interface Step {
   run(): Promise<unknown>;
 }
 
-/** The steps after which an organization is as it was declared; none if it is. */
+/** The steps that make an organization match its declaration; none if it does already. */
 export interface OrganizationPlan {
   /** Null until the first step has created it. */
   id: string | null;
@@ -62,9 +62,9 @@ export interface OrganizationPlan {
 }
 
 /**
- * Compares a declaration with the stored organization. The organization is named by `id` or by `external_id`, because names are
- * not unique; what is in its lists, by name or reference. Rejects with an ApiError for a declaration that its schema refuses, and
- * for a change that no operation makes; its `param` is the path within the declaration.
+ * Compares a declaration with the stored organization. `id` or `external_id` identifies the organization, because names are not
+ * unique; a name or a reference identifies an entry of a list. Rejects with an ApiError for a declaration that its schema
+ * refuses, and for a change that no operation can make; its `param` is the path within the declaration.
  */
 export async function planOrganization(core: Core, declared: OrganizationDeclaration): Promise<OrganizationPlan> {
   const issue = checkDeclaration(declared);
@@ -80,7 +80,7 @@ export async function planOrganization(core: Core, declared: OrganizationDeclara
   plan.steps.push(...(await organizationSteps(core, plan, terms, present)));
   const lists: [entries: Values[], of: List][] = [
     [tokens, { list: "tokens", key: "name", kind: "token", open: openTokens }],
-    // Their selectors name tokens of the steps before.
+    // After the tokens, which their selectors name.
     [budgets, { list: "budgets", key: "name", kind: "budget", open: openBudgets }],
     [allowances, { list: "allowances", key: "reference", kind: "allowance", open: openAllowances }],
     [grants, { list: "grants", key: "reference", kind: "grant", open: openGrants }],
@@ -141,7 +141,7 @@ interface List {
 
 /** The stored entries of one list, and the operations on them. */
 interface Kind {
-  /** Returns what is stored under a name or a reference. */
+  /** Returns the entries that are stored under a name or a reference. */
   find(name: string): Promise<Stored[]> | Stored[];
   /** Fields that can change. Default: all. */
   changeable?: readonly string[];
@@ -156,7 +156,7 @@ interface Kind {
 
 interface Stored {
   id: string;
-  /** True if it was revoked, has expired or was ended. It stays so: the file may be older than its end. */
+  /** True if it was revoked, has expired or was ended. It is not created again: the file may be older than its end. */
   isEnded: boolean;
   values: object;
 }
@@ -233,7 +233,7 @@ async function tokensOf({ directory }: Core, organizationId: string | null): Pro
   return all.filter(({ kind }) => kind === "secret");
 }
 
-/** Tells if a token is in force. One that was rotated is not: its successor has its name. */
+/** Tests whether a token is active. One that was rotated is not: its successor has its name. */
 function isActive({ status, successor_id }: Token): boolean {
   return status === "active" && successor_id === null;
 }
@@ -277,7 +277,7 @@ async function openBudgets(core: Core, plan: OrganizationPlan): Promise<Kind> {
   };
 }
 
-/** Finds a token by its id or by its name, one that has ended only if no active one has the name. */
+/** Finds a token by its id or its name; an ended one only if no active one has the name. */
 function tokenNamed(tokens: Token[], name: string): Token | undefined {
   const named = tokens.filter((token) => token.id === name || token.name === name);
   return named.find((token) => token.id === name || isActive(token)) ?? named[0];
@@ -307,12 +307,12 @@ async function openGrants(core: Core, plan: OrganizationPlan): Promise<Kind> {
   };
 }
 
-/** Calls an operation that commands call too, which uses no other service than they have. */
+/** Calls an operation that needs only the services that commands have. */
 function call(operation: Operation, core: Core, input: Partial<Record<"params" | "body", unknown>>) {
   return operation.handle(core as OperationServices, { who: null, params: {}, query: {}, ...input } as OperationCall);
 }
 
-/** Returns the fields whose values are not the present ones. Throws invalid_value for one that no operation accepts. */
+/** Returns the fields whose values differ from the present ones. Throws invalid_value for one that no operation accepts. */
 function differences(core: Core, terms: object, present: object = {}): FieldChange[] {
   return Object.entries(terms).flatMap(([field, value]) => {
     const from = (present as Values)[field] ?? null;

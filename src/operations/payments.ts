@@ -14,7 +14,7 @@ import { operation, sharedOperation } from "./operation.ts";
 export const showPaymentTerms = operation({
   route: "GET /organizations/:id/payment-terms",
   permission: "credits:read",
-  summary: "Show what an organization can buy, and the debts that its next payment covers first",
+  summary: "Show what an organization can buy, and the debt that its next payment covers first",
   answer: { status: 200, description: "The terms.", schema: (s) => s.PaymentTerms },
   async handle(core, { params: { id } }) {
     const [organization, debt, checkouts] = await Promise.all([
@@ -43,7 +43,7 @@ export const listPayments = operation({
 export const createCheckout = sharedOperation({
   route: "POST /organizations/:id/checkouts",
   permission: "credits:buy",
-  summary: "Begin a payment: returns the address of Stripe's page; credits are granted once Stripe reports it as paid",
+  summary: "Start a payment: returns the address of Stripe's page; credits are granted once Stripe reports the payment",
   body: (s) => s.NewCheckout,
   answer: { status: 201, description: "The Checkout session.", schema: (s) => s.Checkout },
   async handle(core, { params: { id: organizationId }, body: { amount, return_url: returnUrl } }) {
@@ -60,7 +60,7 @@ export const createCheckout = sharedOperation({
   commands: (make) => [
     make.command({
       usage: "credits buy <amount>",
-      summary: "Begin a payment at Stripe: prints the address where it is paid",
+      summary: "Start a payment: prints the address of Stripe's page, where the customer pays",
       flags: {
         amount: argument("<amount>", text),
         id: required("--org <id>", "organization that buys credits"),

@@ -75,7 +75,7 @@ function periodOf(fromMs: number | undefined, toMs: number | undefined): string 
 export const listMonthStatements = sharedOperation({
   route: "GET /statements",
   permission: "credits:read",
-  summary: "List the statements of months, the highest number first; members see those of their organization",
+  summary: "List the monthly statements, the highest number first; members see those of their organization",
   query: (s) => s.Strict({ ...s.PageQuery, ...s.StatementSearch }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.ListedStatement) },
   async handle({ monthlyStatements }, { who, query, page: { cursor, limit } }) {
@@ -92,7 +92,7 @@ export const listMonthStatements = sharedOperation({
   commands: (make) => [
     make.list({
       usage: "statement list",
-      summary: "List the statements of months, the lowest number first",
+      summary: "List the monthly statements, the lowest number first",
       flags: {
         organizationId: optional("--org <id>", "only those of this organization", text),
         month: optional("--month <month>", "only those of this month, such as 2030-01", text),
@@ -114,7 +114,7 @@ export const listMonthStatements = sharedOperation({
   ],
 });
 
-/** Finds a statement of the caller's organization by its number with its prefix. Rejects with not_found. */
+/** Finds a statement of the caller's organization by its id, the number with its prefix. Rejects with not_found. */
 async function findStatement(core: Core, { who, params: { id } }: Pick<OperationCall, "who" | "params">) {
   const number = Number(/\d{1,15}$/.exec(id)?.[0] ?? 0);
   const row = await found(core.monthlyStatements.find(number), { kind: "statement", id });
@@ -126,13 +126,13 @@ async function findStatement(core: Core, { who, params: { id } }: Pick<Operation
 export const showMonthStatement = operation({
   route: "GET /statements/:id",
   permission: "credits:read",
-  summary: "Show the statement of a month, with its bookings and its charges by model and by token",
+  summary: "Show a monthly statement, with its bookings and its charges by model and by token",
   answer: { status: 200, description: "The statement, which never changes.", schema: (s) => s.MonthlyStatement },
   handle: async (services, call) => toMonthlyStatement(await findStatement(services, call)),
   commands: [
     command({
       usage: "statement show <id>",
-      summary: "Show the statement of a month",
+      summary: "Show a monthly statement",
       flags: { id: argument("<id>", text), csv: toggle("--csv", "print comma-separated values") },
       async run(services, { id, csv }) {
         const row = await findStatement(services, { who: null, params: { id } });
@@ -146,7 +146,7 @@ export const showMonthStatement = operation({
 export const exportMonthStatement = operation({
   route: "GET /statements/:id/csv",
   permission: "credits:read",
-  summary: "Export the statement of a month as comma-separated values",
+  summary: "Export a monthly statement as comma-separated values",
   answer: { status: 200, description: "The lines.", schema: (s) => s.Type.String(), contentType: "text/csv" },
   async handle(services, call) {
     const row = await findStatement(services, call);

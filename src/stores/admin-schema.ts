@@ -213,7 +213,7 @@ export const REFUSAL_DAY = declareTable("refusal_day", ["organizationId", "day",
 });
 
 /**
- * A payment by its PaymentIntent, as Stripe stated it last: what it bought, and what became of that. Always
+ * Payments by PaymentIntent, as Stripe last reported them, with the credits that they bought. Always
  * `credits + debt = granted - revoked + covered + returned + withheld`.
  */
 export const PAYMENT = declareTable("payment", ["organizationId", "id"], {
@@ -225,22 +225,22 @@ export const PAYMENT = declareTable("payment", ["organizationId", "id"], {
   refunded: amount("refunded"),
   disputed: amount("disputed"),
   credits: amount("credits"),
-  /** Granted, by this number of grants: one when it was paid, and one each time that a lost dispute or refund was undone. */
+  /** Granted, by this number of grants: one when it was paid, and one each time that a dispute was won or a refund failed. */
   granted: amount("granted"),
   grants: number("grants"),
-  /** The part of these grants that was taken back. */
+  /** The part of these grants that was revoked. */
   revoked: amount("revoked"),
   /** The part that covered debts of these payments, in the form of draws. */
   covered: amount("covered"),
   covers: draws("covers"),
   /** The share of the credits that was refunded or disputed. */
   returned: amount("returned"),
-  /** Not granted, because the organization is closed: the operator pays it back. */
+  /** Not granted, because the organization is closed: the operator refunds it. */
   withheld: amount("withheld"),
-  /** The part of `returned` that was spent already, and how much of it later payments covered. */
+  /** The part of `returned` that was already spent, and how much of it later payments covered. */
   debt: amount("debt"),
   debtCovered: amount("debt_covered"),
-  /** Counts its changes: one that was decided on an older state is refused. */
+  /** Number of changes; a change that was decided on an older revision is refused. */
   revision: number("revision"),
   createdAtMs: past(number("created_at")),
 });

@@ -25,7 +25,7 @@ export interface StoreDriver {
   run(statements: StatementBatch): Promise<number[] | undefined>;
   /** Runs one read, which sees all writes before it. Returns its rows. */
   find(query: Sql): Promise<Record<string, unknown>[]>;
-  /** Runs reads in one short snapshot, beside the writes. Returns the rows of each. */
+  /** Runs reads in one short snapshot, concurrently with writes. Returns the rows of each. */
   snapshot(queries: readonly Sql[]): Promise<Record<string, unknown>[][]>;
   /**
    * Runs work of a start that only one service at a time may do on this store; others wait. The lock of a process that

@@ -2,16 +2,14 @@ import type { MonthlyStatement } from "../api/admin/credits.ts";
 import { flag, json, number, past, requiredText, signedAmount, statementTotals } from "./fields.ts";
 import { declareTable } from "./table.ts";
 
-/* The tables of statements of months; as in `schema.ts`. */
+/* The tables of monthly statements; as in `schema.ts`. */
 
-/**
- * An organization's statement of a month. Never changed: it contains the names and the letterhead of the time when it was made. Stored in the transaction of the month's digest; an organization gets none of a month without bookings and balance.
- */
+/** Monthly statements, which never change, stored with the month's digest. A month without bookings and balance has none. */
 export const MONTHLY_STATEMENT = declareTable("monthly_statement", ["organizationId", "month"], {
   organizationId: requiredText("organization_id"),
   /** Its first millisecond, in UTC. */
   month: number("month"),
-  /** Unique and without a gap over all organizations. */
+  /** Unique over all organizations, and without gaps. */
   number: number("number"),
   numberPrefix: requiredText("number_prefix"),
   madeAtMs: past(number("made_at")),

@@ -12,7 +12,7 @@ import type { Store } from "../stores/store.ts";
 const EVERY_MS = 1_000;
 const ROUTED_AT_ONCE = 100;
 const RECEIVERS_AT_ONCE = 32;
-/** Contacts of organizations that are sent statements at once: few, so that no warning waits for them. */
+/** Maximum number of contacts that are mailed statements concurrently; low, so that warnings do not wait for them. */
 const CONTACTS_AT_ONCE = 8;
 /** Longer than any attempt: a node that dies with a delivery leaves it to others after this time. */
 const CLAIM_MS = 60_000;
@@ -29,7 +29,7 @@ export interface EventMessage {
   id: string;
   event: EventRow;
   text: string;
-  /** The figures of a statement, for a mail of its own. */
+  /** The figures of a statement, which is mailed on its own. */
   statement?: string;
 }
 
@@ -207,8 +207,8 @@ export class Dispatcher {
 }
 
 /**
- * Returns true if a receiver wants an event. Those of the service receive the events of all organizations, but statements, of
- * which each organization has one a month, only if they name the kind.
+ * Returns true if a receiver wants an event. Receivers of the service get the events of all organizations, except
+ * `statement.ready`, of which each organization has one a month: they get it only if they name the kind.
  */
 function isFor({ kind, organizationId }: EventRow, receiver: ReceiverRow): boolean {
   if (receiver.disabledAtMs !== null) return false;

@@ -219,14 +219,14 @@ function missingCases(subject: Subject): void {
     expect(await violated(subject, organizationId)).toEqual([
       "The month 2024-02 has no statement.",
       expect.stringMatching(/^The statement ST-\d+ has opening 999985, but the books say 0\.$/),
-      expect.stringMatching(/^The statement ST-\d+ is of a month without a digest\.$/),
+      expect.stringMatching(/^The month of the statement ST-\d+ has no digest\.$/),
     ]);
     await subject.tamper(
       `update monthly_statement set month = month - 1 ${of.replace(String(startOf(1)), String(startOf(1) + 1))}`,
     );
     await subject.tamper("update statement_series set last_number = last_number + 1");
     const message = expect.stringMatching(
-      /^There are \d+ statements, with \d+ as the highest number, and \d+ was given last\.$/,
+      /^There are \d+ statements, the highest number is \d+, and the last number of the series is \d+\.$/,
     );
     expect((await subject.books.verifyStore()).list).toContainEqual(
       expect.objectContaining({ invariant: 18, message }),

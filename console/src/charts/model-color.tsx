@@ -9,7 +9,7 @@ export function modelColor(id: string, isPale = false): string {
   return `var(--model-${((hash >>> 0) % COLORS) + 1}${isPale ? "-pale" : ""})`;
 }
 
-/** Name of a model beside its color. */
+/** Name of a model next to its color. */
 export function ModelName({ id, children }: { id: string; children: ReactNode }) {
   return (
     <span className="row row-model">

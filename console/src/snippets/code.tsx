@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { CopyButton } from "../ui/copy.tsx";
 
-/** Code with a button that copies it, beside what chooses it. */
+/** Code with a button that copies it, next to the controls that choose it. */
 export function Code({ text, children }: { text: string; children?: ReactNode }) {
   return (
     <>

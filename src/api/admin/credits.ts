@@ -142,7 +142,7 @@ export const StatementEntry = Entity("statement_entry", {
   metadata: Nullable(Type.Record(Type.String(), Type.String())),
   corrected_request_id: Nullable(TextOf("Request whose charge the credit corrects.")),
   reference: Nullable(Type.String()),
-  note: Nullable(TextOf("The reason; of expired credits the ids of their grants.")),
+  note: Nullable(TextOf("The reason; for expired credits, the ids of their grants.")),
 });
 export type StatementEntry = Static<typeof StatementEntry>;
 export const StatementFilter = {
@@ -186,7 +186,7 @@ const StatedCustomer = ObjectOf("The organization when the statement was made.",
   contacts: Type.Array(Type.String()),
 });
 export const ListedStatement = Entity("monthly_statement", {
-  id: TextOf("Its number with a prefix. The numbers of the service have no gap."),
+  id: TextOf("The number of the statement with its prefix. The numbers have no gaps."),
   organization_id: Id,
   month: TextOf("The month, in UTC, such as 2030-01."),
   made_at: Time,
@@ -204,25 +204,25 @@ const CHARGES = {
   output_tokens: Type.Integer(),
   amount: Amount,
 };
-/** A statement never changes, also if the organization and the configuration do. */
+/** A statement never changes, even if the organization or the configuration does. */
 export const MonthlyStatement = Type.Object({
   ...ListedStatement.properties,
-  letterhead: ObjectOf("Who issued it, by the configuration of that time.", {
+  letterhead: ObjectOf("The issuer, as configured when the statement was made.", {
     name: Nullable(Type.String()),
     address: Type.Array(Type.String()),
     tax_id: Nullable(Type.String()),
     footer: Nullable(Type.String()),
   }),
-  bookings: ListOf("Changes of the credits other than charges, the oldest first. After 500, a line for each kind.", {
+  bookings: ListOf("Bookings other than charges, the oldest first. After 500, one sum for each kind, without an id.", {
     kind: Type.Enum(["grant", "allowance", "credit", "revoke", "lapse"]),
     ...{ at: Nullable(Time), id: Nullable(Id), amount: Amount },
     ...{ reference: Nullable(Type.String()), note: Nullable(Type.String()) },
   }),
-  models: ListOf("Charges by model, the highest first. After 500, a line for all others: its model is null.", {
+  models: ListOf("Charges by model, the highest first. Those after the first 500 are added up, with `model` null.", {
     ...{ model: Nullable(Type.String()), ...CHARGES },
   }),
-  tokens: ListOf("Charges by token, the same.", {
-    ...{ token_id: Nullable(Id), token_name: Nullable(TextOf("Its name of that time.")), ...CHARGES },
+  tokens: ListOf("Charges by token, the highest first. Those after the first 500 are added up, with `token_id` null.", {
+    ...{ token_id: Nullable(Id), token_name: Nullable(TextOf("Its name when the statement was made.")), ...CHARGES },
   }),
 });
 export type MonthlyStatement = Static<typeof MonthlyStatement>;

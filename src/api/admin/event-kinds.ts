@@ -24,5 +24,5 @@ export const EVENT_KINDS = [
   "receiver.test",
 ] as const;
 export type EventKind = (typeof EVENT_KINDS)[number];
-/** Kinds of which the service is told once, beside the organizations that they concern. */
+/** Kinds that the service is told once, in addition to the organizations that they concern. */
 export const SERVICE_KINDS: ReadonlySet<EventKind> = new Set(["model.shutdown", "price.change"]);

@@ -75,7 +75,7 @@ function refuseOtherSites(request: FastifyRequest): void {
   const isOwnOrigin = origin === undefined || URL.parse(origin)?.host === request.host.toLowerCase();
   const isMarked = isSafe || request.headers[CONSOLE_HEADER] === "1";
   if (isOwnSite && isOwnOrigin && isMarked) return;
-  const message = `The request did not come from the console's own pages; programs send the header Authorization with their token, or the header \`${CONSOLE_HEADER}: 1\` beside the cookie.`;
+  const message = `The request did not come from the console's own pages. Programs send the header Authorization with their token, or the cookie with the header \`${CONSOLE_HEADER}: 1\`.`;
   throw new ApiError("csrf_check_failed", message);
 }
 

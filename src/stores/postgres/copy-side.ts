@@ -15,7 +15,7 @@ const NO_TIME_LIMITS = "SET statement_timeout = 0; SET lock_timeout = 0; SET idl
 const MONTHS_MAX = 600;
 /** SQLSTATE of a partition whose rows are in the default partition. */
 const CHECK_VIOLATION = "23514";
-/** Exists while a copy into the database is incomplete: a row for each table that was copied beside a running service. */
+/** Exists while a copy into the database is incomplete: a row for each table that was copied while a service was running. */
 const MARK_INCOMPLETE = sql`
   CREATE TABLE IF NOT EXISTS incomplete_copy (name text PRIMARY KEY, copied_at bigint NOT NULL)`;
 const OCCUPIED = sql`

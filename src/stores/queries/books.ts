@@ -38,7 +38,7 @@ export type SeenHold = Pick<HoldRow, "organizationId" | "holdId" | "owner" | "ex
 
 export type Books = ReturnType<typeof bookRows>;
 
-/** Credits in motion: transitions, and the reads beside them. */
+/** Transitions of credits, and the reads that belong to them. */
 export function bookRows(database: Database, driver: StoreDriver) {
   return { ...transitions(database, driver), ...statements(database), ...verifications(database) };
 }
@@ -164,7 +164,7 @@ export function paymentRows({ findRow, findRows, readRows, read }: Database) {
         where organization_id = ${organizationId} and debt > debt_covered`);
       return row?.debt ?? 0n;
     },
-    /** Finds payments with a debt that ends by what holds returned to their grants since, or by what was revoked of these. */
+    /** Finds payments whose debt can be collected: holds have returned credits to their grants, or these were revoked. */
     collectable: (limit: number) =>
       findRows(PAYMENT)`
         select * from payment where debt > debt_covered and revoked < (

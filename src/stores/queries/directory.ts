@@ -52,7 +52,7 @@ export interface SessionSearch {
   limit: number;
 }
 
-/** Searches of organizations, tokens, grants, operators and sessions, the newest first. They run beside the writes. */
+/** Searches of organizations, tokens, grants, operators and sessions, the newest first. They run concurrently with writes. */
 export function directoryRows({ read, readRows }: Database) {
   return {
     /** Returns organizations with their charges of the days whose sums are stored. */

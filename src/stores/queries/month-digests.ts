@@ -20,8 +20,8 @@ export type MonthDigestRow = RowOf<typeof MONTH_DIGEST>;
  * The digests of what was booked in each month. The months of an organization follow each other without a gap, from that of
  * its first booking on, and each digest includes the one before. A digest is computed in steps while the service runs; a
  * process may die between any two, and several processes may do it at once: the rows do not change, and the first digest
- * that is stored stays. docs/ledger.md describes the bytes, from which others can compute it. The statement of the month is made
- * of the same rows, and stored in the same transaction.
+ * that is stored stays. docs/ledger.md describes the bytes, from which others can compute it. The monthly statement is made of
+ * the same rows, and stored in the same transaction.
  */
 export function monthDigestRows(database: Database) {
   return {

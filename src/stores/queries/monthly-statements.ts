@@ -26,7 +26,7 @@ export interface StatementListing {
   limit: number;
 }
 
-/** Statements of months, which are made together with the digests: see `month-digests.ts`. */
+/** Monthly statements, which are made together with the digests: see `month-digests.ts`. */
 export function monthlyStatementRows({ readRows, findRow }: Database) {
   return {
     /** Lists statements, the highest number first. */
@@ -43,7 +43,7 @@ export function monthlyStatementRows({ readRows, findRow }: Database) {
   };
 }
 
-/** Terms of new statements, by the configuration. */
+/** Settings of new statements. */
 export interface StatementTerms {
   numberPrefix: string;
   letterhead: { name?: string; address?: string[]; taxId?: string; footer?: string };
@@ -59,9 +59,9 @@ interface StatedMonth {
 }
 
 /**
- * Returns the writes that make the statement of a month, and those that announce it: none for a month without bookings and
- * balance, and for one that has a statement. The first write locks the series, so that the number that the next one reads
- * is given only once; a transaction that is undone gives it back.
+ * Returns the writes that store a monthly statement, and those that announce it: none for a month without bookings and
+ * balance, and for one that has a statement. The first write locks the series, so that each number is used once; a rollback
+ * releases the number.
  */
 export async function statementWrites(
   database: Database,
@@ -127,14 +127,14 @@ export async function statementChecks(database: Database, organizationId: string
   ]);
   const sound = checkEach(MONTHLY_STATEMENT, rows, report, Number(clock?.now));
   const statements = new Map(sound.map((row) => [row.month, row]));
-  /** The month that follows the last one, and its opening balance. */
+  /** The month after the last one that was checked, and its opening balance. */
   let next: { month: number; opening: MicroCredits } | undefined;
   return {
-    /** Checks the next month with a digest; `tally`: what its rows add up to, undefined if they are removed. */
+    /** Checks the next month with a digest; `tally`: the sums of its rows, undefined if they are removed. */
     async check(month: number, digest: string, tally: StatementTally | undefined): Promise<void> {
       const statement = statements.get(month);
       statements.delete(month);
-      // The balance that the month before ended with, so that one wrong month is reported once.
+      // The closing balance of the month before, so that one wrong month is reported once.
       let opening = next?.month === month ? next.opening : undefined;
       if (opening === undefined && tally !== undefined) {
         opening = await openingBalance(database, organizationId, month);
@@ -155,12 +155,12 @@ export async function statementChecks(database: Database, organizationId: string
     },
     end(): void {
       for (const row of statements.values())
-        report(18, `The statement ${statementId(row)} is of a month without a digest.`);
+        report(18, `The month of the statement ${statementId(row)} has no digest.`);
     },
   };
 }
 
-/** Checks that the numbers of all statements have no gap. */
+/** Checks that the numbers of all statements have no gaps. */
 export async function checkNumbers(database: Database, { report }: Violations): Promise<void> {
   const [counts = [], series = []] = await database.snapshot([
     sql`select count(*) as count, coalesce(max(number), 0) as highest from monthly_statement`,
@@ -171,6 +171,6 @@ export async function checkNumbers(database: Database, { report }: Violations): 
   if (count === highest && row?.lastNumber === Number(highest)) return;
   report(
     18,
-    `There are ${count} statements, with ${highest} as the highest number, and ${row?.lastNumber} was given last.`,
+    `There are ${count} statements, the highest number is ${highest}, and the last number of the series is ${row?.lastNumber}.`,
   );
 }

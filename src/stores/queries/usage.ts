@@ -39,7 +39,7 @@ export interface UsageRange {
 const ROWS_A_STATEMENT = 200;
 const STATEMENTS_A_WRITE = 5;
 
-/** Sums over requests, and stored sums of whole days. The books do not depend on them; they run beside the writes. */
+/** Sums over requests, and stored sums of whole days. The books do not depend on them; they run concurrently with writes. */
 export function usageRows(database: Database) {
   return { ...requestSums(database), ...days(database), ...totals(database) };
 }

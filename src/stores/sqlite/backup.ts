@@ -25,7 +25,7 @@ export async function copyDatabase(dataDir: string, destination: string) {
 }
 
 /**
- * Creates a database in a folder beside its destination, lets `fill` write it, and checks its integrity. Leaves nothing
+ * Creates a database in a folder next to its destination, lets `fill` write it, and checks its integrity. Leaves nothing
  * behind on failure. Rejects with OperatorError.
  */
 export async function makeDatabase(destination: string, fill: (path: string) => Promise<void>) {
@@ -78,13 +78,13 @@ function makeFolder(destination: string): string {
 }
 
 /**
- * Copies the file of a backup, which no process uses, without opening it as a database: SQLite would need to write beside it.
+ * Copies the file of a backup, which no process uses, without opening it as a database: SQLite would need to write to its folder.
  * Throws OperatorError if it is not a database of Tollgate.
  */
 export function copyBackup(file: string, path: string): void {
   const refusal = (reason: string) => new OperatorError(`${file}: cannot be restored: ${reason}`);
   if (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size) {
-    throw refusal("it is a database in use, with a log beside it; make a backup of it with tollgate store backup");
+    throw refusal("it is a database in use, with a write-ahead log; make a backup of it with tollgate store backup");
   }
   try {
     copyFileSync(file, path);

@@ -47,7 +47,7 @@ export function expectNoDatabase(dataDir: string): void {
     const path = `${databasePathOf(dataDir)}${suffix}`;
     if (inDirectory(dataDir, () => existsSync(path))) {
       throw new OperatorError(
-        `${path} exists already. Move it away, and all files beside it whose names begin the same.`,
+        `${path} exists already. Move it away, together with all files whose names begin with ${DATABASE_FILE}.`,
       );
     }
   }
@@ -55,7 +55,7 @@ export function expectNoDatabase(dataDir: string): void {
 
 /**
  * Creates the data directory and the database's file, for their owner only; returns the path of the file. A command creates
- * no store beside a running service, which has another one, or waits for it. None is created beside a spool, whose
+ * no store while a service runs, which uses another one or waits for it. None is created if there is a spool, whose
  * settlements a new store could not book. Throws OperatorError.
  */
 export function prepareDirectory(dataDir: string, role: "service" | "command"): string {

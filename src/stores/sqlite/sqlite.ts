@@ -21,7 +21,7 @@ const LOG_PAGES_UNDER_LOAD = 256;
 export interface SqliteOptions {
   /** Created if it does not exist, for its owner alone. */
   dataDir: string;
-  /** A directory has one service at a time; commands work beside it. */
+  /** A directory has one service at a time; commands work concurrently. */
   role: "service" | "command";
   /** Creates a store that does not exist, and migrates an older schema. Absent: yes. */
   creates?: boolean;

@@ -159,7 +159,7 @@ function tagOf(properties: Record<string, JsonSchema>): string {
   return "";
 }
 
-/** Returns the description of a schema, or that of its only alternative beside null. */
+/** Returns the description of a schema, or that of its only alternative to null. */
 export function descriptionOf({ description, anyOf = [] }: JsonSchema): string {
   return description ?? anyOf.find((one) => one.description !== undefined)?.description ?? "";
 }

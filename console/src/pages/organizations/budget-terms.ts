@@ -32,7 +32,7 @@ export function coverageLabel({ tokens, models, metadata }: Selector, nameOf: Na
 
 const RIGHT_TO_LEFT = /[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefe]/;
 
-/** Keeps a text that callers chose from turning round the words beside it. */
+/** Keeps a text that callers chose from reversing the text around it. */
 function isolated(text: string): string {
   const shown = text.replace(/\p{Bidi_Control}/gu, "\uFFFD");
   return RIGHT_TO_LEFT.test(shown) ? `\u2068${shown}\u2069` : shown;

@@ -38,7 +38,7 @@ export function Margins({ filter }: { filter: Omit<MarginsFilter, "by"> }) {
   return (
     <Card
       title="Margins"
-      about="Charges less the costs that providers reported, of the requests that have one"
+      about="Charges minus provider costs, for requests whose provider reported a cost"
       flush
       actions={
         <>

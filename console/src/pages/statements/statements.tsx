@@ -17,7 +17,7 @@ import { type Column, Table } from "../../ui/table.tsx";
 import { useFilters } from "../filters.tsx";
 import { KIND_LABELS, referenceLabel, TOTAL_LABELS } from "../organizations/statement-values.ts";
 
-/** The statements of months, and the page of one, to be printed. */
+/** The list of monthly statements, and the page of one, for printing. */
 export default function Statements() {
   return (
     <Switch>
@@ -36,7 +36,7 @@ function StatementsPage() {
   const [{ organization_id }] = useFilters(["organization_id"]);
   const list = useList<ListedStatement>("statements", "/admin/v1/statements", { organization_id });
   return (
-    <Page title="Statements" about="One for each month, made a day after its end in UTC">
+    <Page title="Statements" about="One per month, made a day after the month ends (UTC)">
       <Card flush>
         <Listing
           caption="Statements"
@@ -45,7 +45,7 @@ function StatementsPage() {
           keyOf={({ id }) => id}
           empty={
             <Empty icon={FileText} title="No statements">
-              The first one appears when a month with credits is over.
+              The first statement appears after the end of a month with credits.
             </Empty>
           }
         />

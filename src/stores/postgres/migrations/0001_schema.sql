@@ -285,8 +285,8 @@ CREATE TABLE month_digest (
   PRIMARY KEY (organization_id, month)
 );
 
--- Statements of months, one of an organization with bookings or a balance in the month. `number` has no gap: it comes from
--- `statement_series`, whose row is locked by the transaction. Never changed, and kept when the rows of the month are removed.
+-- Monthly statements of organizations with bookings or a balance in the month. `number` has no gaps: it comes from
+-- `statement_series`, whose row the transaction locks. Never changed, and kept when the rows of the month are removed.
 CREATE TABLE monthly_statement (
   organization_id text COLLATE "C" NOT NULL,
   month           bigint NOT NULL,
@@ -334,7 +334,7 @@ CREATE TABLE closing_part (
   PRIMARY KEY (organization_id, dimension, name)
 );
 
--- A payment by its PaymentIntent: what it bought, and what became of that. Money is in the currency's smallest unit.
+-- Payments by PaymentIntent, with the credits that they bought. Money is in the currency's smallest unit.
 CREATE TABLE payment (
   organization_id text COLLATE "C" NOT NULL,
   id              text COLLATE "C" NOT NULL,

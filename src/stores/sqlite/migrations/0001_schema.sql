@@ -288,8 +288,8 @@ CREATE TABLE month_digest (
   PRIMARY KEY (organization_id, month)
 ) STRICT, WITHOUT ROWID;
 
--- Statements of months, one of an organization with bookings or a balance in the month. `number` has no gap: it comes from
--- `statement_series`, whose row is locked by the transaction. Never changed, and kept when the rows of the month are removed.
+-- Monthly statements of organizations with bookings or a balance in the month. `number` has no gaps: it comes from
+-- `statement_series`, whose row the transaction locks. Never changed, and kept when the rows of the month are removed.
 CREATE TABLE monthly_statement (
   organization_id TEXT NOT NULL,
   month           INTEGER NOT NULL,
@@ -337,7 +337,7 @@ CREATE TABLE closing_part (
   PRIMARY KEY (organization_id, dimension, name)
 ) STRICT, WITHOUT ROWID;
 
--- A payment by its PaymentIntent: what it bought, and what became of that. Money is in the currency's smallest unit.
+-- Payments by PaymentIntent, with the credits that they bought. Money is in the currency's smallest unit.
 CREATE TABLE payment (
   organization_id TEXT NOT NULL,
   id              TEXT NOT NULL,
