@@ -63,7 +63,7 @@ function pagesOf(path: string): number {
   return Number(row?.page_count);
 }
 
-test("a backup beside a service that never stops writing ends, is whole, and only its owner may read it", async () => {
+test("a backup completes while a service keeps writing, is complete, and only its owner may read it", async () => {
   const writer = spawn(process.execPath, ["--input-type=module", "-e", WRITER], {
     stdio: ["ignore", "pipe", "inherit"],
   });

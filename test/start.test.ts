@@ -232,7 +232,7 @@ describe("a start", () => {
     },
   );
 
-  test("commands work beside it, and it sees what they changed within a second", async () => {
+  test("commands work while it runs, and their changes apply within a second", async () => {
     const printed = await start().prints(CURL);
     const run = async (...words: string[]) => JSON.parse((await runTollgate([...words, "--json"], directory)).stdout);
     const { id } = await run("org", "create", "Beside", "--credits", "5");

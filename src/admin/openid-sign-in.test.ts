@@ -209,7 +209,7 @@ describe("a person", () => {
     expect(outcome).toMatchObject({ person: { name: expect.stringMatching(/^Ada\uFFFDx{196}…$/) } });
   });
 
-  test("an invisible name is passed over, and a name cannot turn round the text beside it", async () => {
+  test("an invisible name is ignored, and a name cannot reverse the text around it", async () => {
     createSignIn();
     const claims = { preferred_username: "\u200b\u200b", name: "\u202emoc.live" };
     expect(await outcomeOf({ claims })).toMatchObject({ person: { name: "\uFFFDmoc.live" } });

@@ -67,7 +67,7 @@ describe("A price list", () => {
     expect([prices?.input, prices?.output]).toEqual([333_334n, 666_667n]);
   });
 
-  test("names itself in each price, beside what else chose it", () => {
+  test("names itself in each price, in addition to what else chose it", () => {
     const [route] = modelOf(catalogOf({ factor: "2" }), "long").routes;
     expect(route && allPrices(route).map(({ tier }) => tier)).toEqual([
       { list: "partners", promptTokensMax: 1000 },

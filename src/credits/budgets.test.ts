@@ -77,7 +77,7 @@ describe("what requests record", () => {
   const valuesOf = (metadata: Record<string, string>) =>
     countersIn(index.recordFor(holding("a", 1n, metadata), SUNDAY)).map(({ value }) => value);
 
-  test("Values with separators are told apart, however often they are asked for.", () => {
+  test("Values with separators are distinct, however often they are requested.", () => {
     const pairs = [
       ["a\nb", "c"],
       ["a", "b\nc"],

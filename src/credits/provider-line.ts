@@ -1,18 +1,18 @@
-/** The counts of both sides' books. Classes of tokens are disjoint; reasoning is output. */
+/** Counts that both sides have. Token classes are disjoint; reasoning counts as output. */
 export const COUNTED = ["requests", "input", "cachedInput", "cacheWrite", "output"] as const;
-/** All that is added up. */
+/** All values that are added up. */
 export const SUMMED = [...COUNTED, "cost", "charged"] as const;
 /** Counts that are null are not stated. */
 export type Counts<Value = bigint | null> = Record<(typeof COUNTED)[number], Value>;
 
-/** A line of a provider's books: one request where it has an id, else the sum of a bucket of time. */
+/** A line of a provider's records: one request if it has an id, otherwise the sum of a time bucket. */
 export interface ProviderLine extends Counts {
-  /** Its position: `line 12` or `data[3].results[0]`. */
+  /** Its position, such as `line 12` or `data[3].results[0]`. */
   place: string;
   atMs: number;
-  /** Length of the bucket; 0 for one moment. */
+  /** Length of the bucket; 0 for a point in time. */
   lengthMs: number;
-  /** Our id of the request, or the provider's id of its answer. */
+  /** The service's id of the request, or the provider's id of its answer. */
   id: string | null;
   /** Null where the line is about all models. */
   model: string | null;

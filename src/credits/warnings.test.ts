@@ -131,7 +131,7 @@ describe("warnings of the books", () => {
     ]);
   });
 
-  test("an organization without any credits is told of once, at 0 %", () => {
+  test("an organization without any credits is warned once, at 0 %", () => {
     for (const id of ["a", "b"]) expect(hold(id, 1n).outcome).toBe("insufficient");
     expect(told()).toEqual([["credits.low", 0]]);
   });

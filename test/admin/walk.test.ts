@@ -293,7 +293,7 @@ describe("input", () => {
     },
   );
 
-  test("names and notes that nobody can see, or that turn round the text beside them, are refused", async () => {
+  test("names and notes that are invisible or that reverse the text around them are refused", async () => {
     const client = operator(service);
     const own = `/organizations/${mine.id}`;
     const sent: [string, string, object][] = [

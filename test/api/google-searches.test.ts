@@ -172,14 +172,14 @@ describe("A search at Google", () => {
     expect(makers.requests[0]?.body).not.toHaveProperty("tools");
   });
 
-  test("passes beside functions, which the model decides about.", async () => {
+  test("passes together with functions, because the model decides which to call.", async () => {
     answer();
     const tools = [search, { functionDeclarations: [named] }];
     expect((await generate("gemini", { tools })).status).toBe(200);
     expect(makers.requests[0]?.body.tools).toEqual(tools);
   });
 
-  test("is refused by name beside functions of another wire, with settings, and where the route runs no tools.", async () => {
+  test("is refused by name together with functions of another wire, with settings, and where the route runs no tools.", async () => {
     const refusal = async (response: Response) => {
       const { error } = (await response.json()) as { error: { details: { metadata: object }[] } };
       return [response.status, error.details[0]?.metadata];

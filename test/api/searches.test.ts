@@ -142,7 +142,7 @@ describe("A search on /v1/messages", () => {
     expect((await spent()) - before).toBeGreaterThan(0.01);
   });
 
-  test("is refused beside another one, because the hold covers callsMost of both together.", async () => {
+  test("is refused together with another one, because the hold covers callsMost of both together.", async () => {
     const tools = [tool, { ...tool, type: "web_search_20260209" }];
     const refused = anthropic().messages.create({ ...asked, tools: tools as never });
     const details = { error_code: "invalid_value", param: "tools[1].type" };
@@ -204,7 +204,7 @@ describe("A search on /v1/responses", () => {
     expect(charged).toBeLessThan(0.021);
   });
 
-  test("is left out and named beside other tools on a route that runs no tools, and refused alone.", async () => {
+  test("is left out and named if there are other tools, on a route that runs no tools, and refused alone.", async () => {
     makers.answer({ body: JSON.stringify({ ...response, output: [text] }) });
     const named = { type: "function" as const, name: "f", parameters: {}, strict: false };
     const asked = { model: "gpt-plain", input: "Who won?", tools: [search, named] };

@@ -98,7 +98,7 @@ describe.skipIf(!hasBrowser)("signing in with an identity provider", () => {
     },
   );
 
-  test("Somebody without a role is told with which account, and signs in with another one.", async () => {
+  test("A person without a role sees which account was used, and signs in with another one.", async () => {
     await page.goto("/");
     await page.getByRole("button", BUTTON).click();
     await logIn("stranger");

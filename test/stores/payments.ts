@@ -35,7 +35,7 @@ const bookingIn = (subject: Subject) => async (transition: PaymentTransition) =>
 function bookingCases(subject: Subject): void {
   const book = bookingIn(subject);
 
-  test("a payment is granted once under its id, and a stale statement of it is refused", async () => {
+  test("a payment is granted once under its id, and a stale state of it is refused", async () => {
     const organizationId = await subject.organization();
     const payment = paymentOf(organizationId, randomId("pi"), { credits: 70n });
     expect(await book(payment)).toMatchObject({ granted: 70n, grants: 1, revision: 1 });

@@ -253,7 +253,7 @@ test("the request's record contains each attempt", async () => {
   ]);
 });
 
-test("models list tells beside the running service how its routes fare", async () => {
+test("models list shows the health of the routes of the running service", async () => {
   for (let count = 0; count < 5; count += 1) await ask("broken", false);
   const healthOf = async (name: string) => {
     const models = await service.tollgate<{ routes: { route: string; health: object | null }[] }[]>("models", "list");

@@ -89,7 +89,7 @@ test("docs/warnings.md lists every kind of event", async () => {
   expect(rows.toSorted()).toEqual(EVENT_KINDS.toSorted());
 });
 
-test("a forecast is told once by several nodes, and again after a top-up", async () => {
+test("several nodes send a forecast once, and again after a top-up", async () => {
   await spent(10n, 7);
   await grant(65n);
   for (const watch of [watchOf(), watchOf(), watchOf()]) await watch.run();
@@ -101,7 +101,7 @@ test("a forecast is told once by several nodes, and again after a top-up", async
   expect(await told()).toEqual([first, ["credits.forecast", expect.objectContaining({ credits_left: 68 })]]);
 });
 
-test("credits that last longer, and an organization without charges, are not told of", async () => {
+test("no forecast is sent for credits that last longer, or for an organization without charges", async () => {
   await grant(100n);
   await watchOf().run();
   await spent(10n, 7);
@@ -109,7 +109,7 @@ test("credits that last longer, and an organization without charges, are not tol
   expect(await told()).toEqual([]);
 });
 
-test("an hour above a multiple of the usual is told of once, if what is usual is known", async () => {
+test("an hour above a multiple of the usual spending is reported once, if the usual spending is known", async () => {
   await grant(10_000n);
   await spent(24n, 2);
   await watchOf({ usage: inHour(500n) }).run();
@@ -124,7 +124,7 @@ test("an hour above a multiple of the usual is told of once, if what is usual is
   ]);
 });
 
-test("a token that expires is told of once, unless it was revoked or replaced", async () => {
+test("a token that expires is reported once, unless it was revoked or replaced", async () => {
   const token = (id: string, expiresAtMs: number | null) => ({
     ...{ id, organizationId: ORGANIZATION, name: id, prefix: id, scopes: [], models: null, limits: null },
     ...{ hash: Buffer.from(id), createdAtMs: 1, expiresAtMs, revokedAtMs: null, lastUsedAtMs: null },
@@ -158,7 +158,7 @@ const up = (model: string, changes: Partial<Route["health"]> = {}): Route => {
 const down = (model: string) => up(model, { state: "open", last_failure: failedAt(nowMs) });
 const toldRoutes = async () => (await told()).map(([kind, { route }]) => `${kind} ${route}`);
 
-test("a route is told of once by three nodes when it is down, and once when it is up again", async () => {
+test("three nodes report a route once when it is down, and once when it is up again", async () => {
   let routes: Route[] = [];
   const nodes = [1, 2, 3].map(() => watchOf({ routes: () => routes }));
   const look = async () => {
@@ -186,7 +186,7 @@ test("after a restart, a route that was down is up again once a call succeeds, a
   expect(await toldRoutes()).toEqual(["route.down a/b", "route.up a/b"]);
 });
 
-test("a route that is up from the start is not told of", async () => {
+test("a route that is up from the start is not reported", async () => {
   await watchOf({ routes: () => [up("b")] }).run();
   expect(await toldRoutes()).toEqual([]);
 });
@@ -235,7 +235,7 @@ test("a part that fails is looked at again in a minute, and keeps no other one f
   expect(await look()).toEqual(["settings", "settings", "models", "succeeded"]);
 });
 
-test("dead letters are told of by node and number", async () => {
+test("dead letters are reported by node and number", async () => {
   for (const node of ["node-a", "node-b", "node-b"]) await watchOf({ node, deadLetters: async () => 2 }).run();
   expect((await told()).toSorted()).toEqual([
     ["ledger.dead_letter", { organization_id: null, node: "node-a", entries: 2 }],
@@ -264,7 +264,7 @@ function watchOfCatalog(catalog: LiveCatalog): Watch {
   return watchOf({ models: () => catalog.list(), priceChanges: (untilMs) => catalog.priceChanges(untilMs) });
 }
 
-test("a model is told of once before it is shut down, to the service and to who used it lately", async () => {
+test("the shutdown of a model is reported once in advance, to the service and to its recent users", async () => {
   await spent(1n, 1);
   const shutdowns = { "m/1": "2026-11-19", "m/2": "2026-12-20", "m/3": "2026-12-21", m: "2026-11-20" };
   const models = Object.entries(shutdowns).map(([id, shutdownDate]) => {
@@ -281,7 +281,7 @@ test("a model is told of once before it is shut down, to the service and to who 
   ]);
 });
 
-test("the next change of a price is told of once by several nodes, to the service and to who used the model", async () => {
+test("several nodes report the next price change once, to the service and to the model's recent users", async () => {
   await spent(1n, 7);
   await store.accounts.insertOrganization({ id: "org_b", name: "Other", kind: "standard", createdAtMs: 1 });
   const dearer = { from: "2026-12-01", output: "3" };
@@ -316,7 +316,7 @@ test("the next change of a price is told of once by several nodes, to the servic
   ]);
 });
 
-test("a price that is corrected before it takes effect is told of again", async () => {
+test("a price that is corrected before it takes effect is reported again", async () => {
   for (const input of ["2", "2", "3"]) {
     await watchOfCatalog(
       catalogOf({
@@ -353,7 +353,7 @@ test("prices of long prompts and of calls can begin and end by a date", async ()
   ]);
 });
 
-test("a change of known prices is told of with its day", async () => {
+test("a change of known prices is reported with its day", async () => {
   nowMs = Date.UTC(2026, 11, 20, 12, 10);
   await watchOfCatalog(catalogOf({}, { GEMINI_API_KEY: "key" })).run();
   const change = (await told()).find(([kind, { model }]) => kind === "price.change" && model === "gemini-3.6-flash");

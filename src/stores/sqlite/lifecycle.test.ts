@@ -132,7 +132,7 @@ describe("one service owns a data directory", () => {
     await (await open()).ping();
   });
 
-  test("a service in another process owns it until it is killed, and commands work beside it", async () => {
+  test("a service in another process owns it until it is killed, and commands work meanwhile", async () => {
     const { child, lines } = startChild(`
       const store = await openSqliteStore({ dataDir, role: "service" });
       console.log("open");

@@ -76,7 +76,7 @@ test("a thread that starts after the file was replaced does not use the new one"
   await expect(store.books.verify("org_playground")).rejects.toThrow(`${path} was removed or replaced`);
 });
 
-test("a command creates no store beside a service whose file is missing", async () => {
+test("a command creates no store while a service runs whose file is missing", async () => {
   const { store } = await open();
   const path = join(dataDir, "tollgate.db");
   renameSync(path, `${path}.away`);
@@ -89,7 +89,7 @@ test("a command creates no store beside a service whose file is missing", async 
   await (await open()).store.ping();
 });
 
-test("no store is created beside the spool of a lost one", async () => {
+test("no store is created where the spool of a lost one remains", async () => {
   const spool = join(dataDir, "spool");
   mkdirSync(spool);
   writeFileSync(join(spool, "0191.jsonl"), "");

@@ -43,7 +43,7 @@ test("The allowed values are named, also of a value that can be null.", () => {
   expect(descriptionOf(NULLABLE)).toBe("Most tokens.");
 });
 
-test("The objects inside a value are found, and each alternative is told apart.", () => {
+test("The objects inside a value are found, and the alternatives are distinguished.", () => {
   expect(objectsOf({ anyOf: [{ type: "string" }, PARTS] }).map(({ label }) => label)).toEqual([
     'type "text"',
     'type "image"',

@@ -28,7 +28,7 @@ test("A closed organization has no trouble: it has no credits, and needs none.",
   expect(troublesOfOrganization(organizationWith({ status: "closed", pauses_allowances: true }, 0))).toEqual([]);
 });
 
-test("A paused organization is named, also if its allowances are paused, and besides it what its credits lack.", () => {
+test("A paused organization is named, even if its allowances are paused, together with its lack of credits.", () => {
   const [paused, empty] = troublesOfOrganization(organizationWith({ status: "paused", pauses_allowances: true }, 0.1));
   expect(paused).toMatchObject({ tone: "bad", title: "Acme is paused" });
   expect(paused?.text).toContain("Its allowances are paused as well.");
