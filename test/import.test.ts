@@ -137,6 +137,16 @@ describe("the organizations, keys, balances and prices of another gateway become
     expect(readFileSync(join(directory, "many.csv"), "utf8").trim().split("\r\n")).toHaveLength(1 + 101);
   });
 
+  test("ids, times and amounts that no file for apply can have are replaced", async () => {
+    const team = '[{"team_id":"\\ud800","max_budget":1e309,"budget_duration":"\\u001b[2J"}]';
+    const teams = await run("import", "litellm", write("teams.json", team));
+    expect(teams.stdout).toContain("external_id: litellm:%EF%BF%BD\n");
+    expect(teams.stderr).toContain("its budget is none, renewed: \uFFFD[2J.");
+    const key = { id: 1, user_id: 2, name: "key", status: 1, remain_quota: 500_000, expired_time: 1e300 };
+    const keys = await run("import", "new-api", write("keys.json", JSON.stringify([key])));
+    expect(keys.stdout).toContain("expires_at: 9999-12-31T00:00:00.000Z\n");
+  });
+
   test("files that are not of the gateway are refused", async () => {
     const [keys = ""] = filesOf("openrouter-keys");
     expect(await line(1, "import", "litellm", keys)).toContain("The files contain no organizations of litellm.");

@@ -34,6 +34,11 @@ describe("a mistake in a file is named with its line and column, and nothing is 
       "organizations:\n  - name: a\n    name: b",
       "3:5: this is not valid YAML: Map keys must be unique",
     ],
+    [
+      "a map of another type, whose values would be lost",
+      known("    limits: !!omap [requests_per_minute: 3]"),
+      "3:13: this is not valid YAML: Unresolved tag: tag:yaml.org,2002:omap",
+    ],
     ["aliases that multiply", bomb.join("\n"), "this is not valid YAML: Excessive alias count"],
     [
       "an unknown field",

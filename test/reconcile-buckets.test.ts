@@ -142,6 +142,10 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       requests.push({ url, key: headers.authorization ?? headers["x-api-key"] });
       if (url.includes("page=next")) return response.end(JSON.stringify(page(hour(1, 60))));
       if (url.startsWith("/empty")) return response.end(JSON.stringify(page(hour(0, 0))));
+      if (url.startsWith("/endless")) {
+        const write = () => response.destroyed || response.write(" ".repeat(65_536), write);
+        return write();
+      }
       if (url.startsWith("/broken")) return response.writeHead(401).end("{}");
       response.end(JSON.stringify({ ...page(hour(0, 60)), has_more: true, next_page: "next" }));
     }).listen(0, "127.0.0.1");
@@ -170,6 +174,9 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       );
       const nothing = await reconcile(...ofOpenAi, ...period, "--api-url", `${origin}/empty`);
       expect(nothing).toMatchObject({ code: 2, counts: { both: 0, onlyService: 2 } });
+      expect(await failure(...ofOpenAi, ...period, "--api-url", `${origin}/endless`)).toBe(
+        "tollgate: The API of openai cannot be reached: its answer is larger than 67108864 bytes\n",
+      );
       const broken = [...period, "--costs", "--api-url", `${origin}/broken`];
       expect(await failure("--provider", "anthropic", ...broken)).toBe(
         "tollgate: The API of anthropic answered with 401.\n",
@@ -202,6 +209,8 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     );
     expect(await failure(...ofOpenAi, "absent.json")).toMatch(/^tollgate: absent\.json cannot be read: ENOENT/);
     expect(await failure(...ofOpenAi, write("no.json", "no"))).toContain("no.json is not JSON.");
+    const late = page({ ...hour(0, 60), start_time: 1e300, end_time: 1e300 });
+    expect(await failure(...ofOpenAi, write("late.json", JSON.stringify(late)))).toContain("Nothing to compare");
     expect(await failure(...ofOpenAi, write("other.json", "\uFEFF{}"))).toContain(
       "data is missing, which a page of the provider's API has.",
     );

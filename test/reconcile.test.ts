@@ -145,23 +145,27 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       ",2026-10-05,m-1,1,1,,",
       'e,2026-10-05,"m-1, large",,,,',
       'g,2026-10-05,"m-1,1,1,,',
+      "h,2026-10-05,m-1,1,1,1000001,",
+      `i,2026-10-05,"${"m".repeat(2 ** 24)}",1,1,,`,
     ];
-    const file = write("bad.csv", [...rows, ...more, "f,2026-10-05,m-1,1,2,,"].join("\n"));
+    const file = write("bad.csv", [...rows, ...more, "f,2026-10-05,m-1\u001b[31m\u202e,1,2,,"].join("\n"));
     const { code, badLines, counts } = await reconcile("--provider", "csv", "--upstream", "shop", file);
     expect({ code, counts }).toMatchObject({ code: 2, counts: { onlyProvider: 1 } });
     const time = "a time with its time zone, such as 2026-10-31T18:00:00Z, or a day";
     expect(badLines).toEqual([
       { place: "line 2", message: `time is "2026-10-05T10:00:00", but must be ${time}` },
-      { place: "line 3", message: 'input is "-1", but must be an integer, 0 or more' },
+      { place: "line 3", message: 'input is "-1", but must be an integer, 0 or more, of at most 12 digits' },
       { place: "line 4", message: 'currency is "JPY", but must be USD, in which costs are compared' },
       { place: "line 5", message: "it has 2 cells, but must have 7" },
       { place: "line 6", message: "id is missing, but must be an id" },
       { place: "line 7", message: "input is missing, but must be a count" },
-      { place: "line 8", message: "its quotes do not match" },
+      { place: "line 8", message: "its quotes do not match, or it is too long" },
+      { place: "line 9", message: 'cost is "1000001", but must be at most 1000000 dollars' },
+      { place: "line 10", message: "its quotes do not match, or it is too long" },
     ]);
     const text = await command("reconcile", "--provider", "csv", "--upstream", "shop", file);
     expect(text.code).toBe(2);
-    expect(text.stdout).toContain("only provider  2026-10-05T00:00:00.000Z  m-1  line 9\n");
+    expect(text.stdout).toContain("only provider  2026-10-05T00:00:00.000Z  m-1\uFFFD[31m\uFFFD  line 11\n");
     expect(text.stdout).toContain('line 4 cannot be used: currency is "JPY", but must be USD');
     expect(text.stdout).toContain(
       "matched by id: 0 in both, 1 only at the provider, 0 only in the service, 0 different.\n",

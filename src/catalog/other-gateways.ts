@@ -28,6 +28,7 @@ const WINDOWS: Record<string, string> = {
 };
 /** Units of new-api's quota that are a dollar. A ratio of 1 is two dollars per million tokens. */
 const UNITS_PER_DOLLAR = 500_000;
+const LAST_MS = Date.parse("9999-12-31");
 
 /** Organizations and prices of another gateway, collected from answers of its API. */
 class GatewayImport {
@@ -46,7 +47,7 @@ class GatewayImport {
 
   /** Returns an organization, to which terms are added. External ids have no spaces and only ASCII. */
   organization(id: string, terms: JsonObject = {}): Imported {
-    const external_id = encodeURI(id);
+    const external_id = encodeURI(id.toWellFormed());
     const present = this.organizations.get(external_id) ?? { external_id, name: id, tokens: [], budgets: [] };
     this.organizations.set(external_id, Object.assign(present, terms));
     return present;
@@ -163,7 +164,7 @@ const READERS: Record<string, Reader> = {
       const seconds = numberOf(entry.expired_time) ?? -1;
       const models = isOn(entry.model_limits_enabled) ? String(entry.model_limits).split(",") : [];
       const key = { id: String(id), name: entry.name, models, amount, left: amount, isDisabled: status !== 1 };
-      const expiresAtMs = seconds > 0 ? seconds * 1_000 : undefined;
+      const expiresAtMs = seconds > 0 ? Math.min(seconds * 1_000, LAST_MS) : undefined;
       target.addKey(target.organization(`new-api:${user_id}`), { ...key, expiresAtMs });
     }
   },
@@ -215,7 +216,7 @@ function isOn(value: unknown): boolean {
 }
 
 function numberOf(value: unknown): number | null {
-  return typeof value === "number" ? value : null;
+  return typeof value === "number" && Number.isFinite(value) ? value : null;
 }
 
 function timeOf(value: unknown): number | undefined {

@@ -1,6 +1,7 @@
 import { fileURLToPath } from "node:url";
 import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
+import { printableLines } from "../api/wording.ts";
 import type { Flags } from "../config/sources.ts";
 import type { CommandOutput } from "../operations/command.ts";
 
@@ -37,7 +38,7 @@ export function addCommand(parent: Command, usage: string, description: string):
 
 /** Prints a report as JSON or as text. */
 export function print(terminal: Terminal, flags: CommonFlags, report: CommandOutput): void {
-  terminal.out(flags.json === true ? JSON.stringify(report.json) : report.text);
+  terminal.out(flags.json === true ? JSON.stringify(report.json) : printableLines(report.text));
 }
 
 /** A list that is printed as it is read: the name of its field in JSON, and the forms of an entry. */
@@ -56,7 +57,7 @@ export function listPrinter<Entry>({ out }: Terminal, { json = false }: CommonFl
       else if (text !== undefined) out(text);
     },
     entry(entry: Entry): void {
-      out(json ? `${separator}${JSON.stringify(form.json(entry))}` : form.text(entry));
+      out(json ? `${separator}${JSON.stringify(form.json(entry))}` : printableLines(form.text(entry)));
       separator = ",";
     },
     end: (rest: object, text: string): void => out(json ? `],${JSON.stringify(rest).slice(1)}` : text),

@@ -54,15 +54,14 @@ async function importLines(
   const { planOrganization } = await import("../operations/declared-organizations.ts");
   const rows = fileText(file)
     .split(/\r?\n/)
-    .map((row, index) => ({ row, line: index + 1 }))
-    .filter(({ row }) => row.trim() !== "");
+    .flatMap((row, index) => (row.trim() === "" ? [] : [{ row, line: index + 1 }]));
   const names = columnsIn(file, rows.shift()?.row ?? "", columns);
   const firstLines = new Map<string, number>();
   const resultOf = async (row: string, line: number): Promise<LineResult> => {
     const refused = (organization: string | null, reason: string) =>
       ({ line, organization, result: "refused", reason }) as const;
     const cells = csvCells(row);
-    if (cells === undefined) return refused(null, "its quotes do not match; a cell cannot contain a line break");
+    if (cells === undefined) return refused(null, "its quotes do not match within the line, or it is too long");
     if (cells.length !== names.length) {
       return refused(null, `it has ${cells.length} fields, but must have ${names.length}`);
     }

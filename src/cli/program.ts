@@ -1,4 +1,5 @@
 import { Command, CommanderError, Help, Option } from "commander";
+import { printableLines } from "../api/wording.ts";
 import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "../errors.ts";
 import type { CommandFlags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
@@ -54,6 +55,7 @@ export async function runCommandLine(words: readonly string[], process: Omit<Ter
   let exitCode = 0;
   const terminal: Terminal = {
     ...process,
+    error: (line) => process.error(printableLines(line)),
     exitWith: (code) => {
       exitCode = code;
     },

@@ -100,7 +100,7 @@ function openDocument(name: string, text: string, placeAt: (position?: { line: n
   const lines = new LineCounter();
   let document: Document;
   try {
-    document = parseDocument(text, { lineCounter: lines, merge: true });
+    document = parseDocument(text, { lineCounter: lines, merge: true, resolveKnownTags: false });
   } catch (error) {
     if (error instanceof RangeError) throw new OperatorError(`${name}: the values are nested too deeply`);
     throw error;

@@ -191,6 +191,7 @@ const OWNERS: Record<string, string> = {
   guest: "this address",
   "sign-in": "this address",
   console: "this organization's console",
+  createCheckout: "this organization's purchases",
 };
 
 function ownerOf({ key, budget }: LimitKey): string {

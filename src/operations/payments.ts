@@ -43,6 +43,7 @@ export const listPayments = operation({
 export const createCheckout = sharedOperation({
   route: "POST /organizations/:id/checkouts",
   permission: "credits:buy",
+  requestsAMinute: 10,
   summary: "Start a payment: returns the address of Stripe's page; credits are granted once Stripe reports the payment",
   body: (s) => s.NewCheckout,
   answer: { status: 201, description: "The Checkout session.", schema: (s) => s.Checkout },

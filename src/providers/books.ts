@@ -82,6 +82,12 @@ export const BOOK_KINDS = Object.keys(SHAPES) as (keyof typeof SHAPES)[];
 export const usualProvider = (kind: keyof typeof SHAPES) =>
   kind === "csv" ? null : kind === "vertex" ? "google-vertex" : kind;
 
+/** Far more than a line of a file, or a page of an API, needs. */
+const BYTES_MAX = 64 * 1024 * 1024;
+const PAGES_MAX = 10_000;
+const DOLLARS_MAX = 1_000_000n; // The sum of many lines has 64 bits.
+const SECONDS_MAX = Date.parse("9999-12-31") / 1_000;
+
 /** The columns of a CSV file. */
 export const CSV_COLUMNS: readonly string[] = Object.values(SHAPES.csv).flatMap((names) => names.split(" "));
 
@@ -138,7 +144,7 @@ async function* csvLines(file: string, columns: ReadonlyMap<string, string>): As
   let names: string[] | undefined;
   for await (const [text, place] of textLines(file)) {
     const values = csvCells(text)?.map((cell) => cell.trim());
-    if (values === undefined) yield { place, message: "its quotes do not match" };
+    if (values === undefined) yield { place, message: "its quotes do not match, or it is too long" };
     else if (names === undefined) names = csvNames(values, columns);
     else if (values.length !== names.length) {
       yield { place, message: `it has ${values.length} cells, but must have ${names.length}` };
@@ -175,9 +181,13 @@ async function* textLines(file: string): AsyncGenerator<[text: string, place: st
 async function* splitLines(texts: AsyncIterable<string>): AsyncGenerator<string> {
   let rest = "";
   for await (const text of texts) {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
-    for (const line of lines) yield line.replace(/\r$/, "");
+    const [first = "", ...lines] = text.split("\n");
+    rest += first;
+    if (rest.length > BYTES_MAX) throw new OperatorError(`a line is longer than ${BYTES_MAX} characters.`);
+    for (const line of lines) {
+      yield rest.replace(/\r$/, "");
+      rest = line;
+    }
   }
   yield rest;
 }
@@ -220,8 +230,9 @@ function sumAt(from: JsonObject, paths = ""): bigint | null {
     const name = path.replace("-", "");
     const value = valueAt(from, name);
     if (value === undefined) continue;
-    if (!/^\d{1,15}$/.test(String(value))) refuse(name, value, "an integer, 0 or more");
+    if (!/^\d{1,12}$/.test(String(value))) refuse(name, value, "an integer, 0 or more, of at most 12 digits");
     sum = (sum ?? 0n) + (path === name ? 1n : -1n) * BigInt(String(value));
+    if (sum < 0n) refuse(name, value, "a part of the tokens before it");
   }
   return sum;
 }
@@ -233,13 +244,14 @@ function dollarsAt(from: JsonObject, { cost = "", isInCents = false }: Shape): b
   if (String(currency).toUpperCase() !== "USD") refuse(currencyPath, currency, "USD, in which costs are compared");
   const [, sign, text = ""] = /^(-?)(.*)$/.exec(String(value)) ?? [];
   const amount = parseDecimal(text, PROVIDER_COST_DIGITS - (isInCents ? 2 : 0)) ?? refuse(path, value, "a number");
+  if (amount > DOLLARS_MAX * 10n ** BigInt(PROVIDER_COST_DIGITS)) refuse(path, value, `at most ${DOLLARS_MAX} dollars`);
   return sign === "-" ? -amount : amount;
 }
 
 /** Returns a time; seconds since 1970 are numbers. A text without a time zone is refused, because it could be any. */
 function timeAt(from: JsonObject, path: string): number {
   const value = valueAt(from, path);
-  if (typeof value === "number") return value * 1_000;
+  if (typeof value === "number" && value >= 0 && value <= SECONDS_MAX) return Math.floor(value * 1_000);
   const text = String(value)
     .replace(/^(\S+) (\S+) UTC$/, "$1T$2Z")
     .replace(/(\.\d{3})\d+/, "$1");
@@ -293,16 +305,28 @@ export async function* fetchLines(provider: keyof typeof APIS, key: string, opti
   const width = costs || bucketMs === DAY_MS ? "bucket_width=1d&limit=31" : "bucket_width=1h&limit=168";
   const usage = byKey ? `${api.usage}&${api.byKey}` : api.usage;
   const query = `${costs ? api.costs : usage}&${width}&${api.times(fromMs, toMs)}`;
-  for (let page: string | undefined; ; ) {
+  for (let page: string | undefined, pages = 0; pages < PAGES_MAX; pages += 1) {
     const url = `${apiUrl ?? api.url}/${query}${page === undefined ? "" : `&page=${encodeURIComponent(page)}`}`;
     const request = { headers: api.headers(key), redirect: "error", signal: AbortSignal.timeout(60_000) } as const;
-    const answer = await fetch(url, request).catch((cause) => {
-      throw new OperatorError(`The API of ${provider} cannot be reached: ${cause.cause?.message ?? cause.message}`);
-    });
-    if (!answer.ok) throw new OperatorError(`The API of ${provider} answered with ${answer.status}.`);
-    const document = detailsOf(await answer.json());
+    const [status, text] = await fetch(url, request)
+      .then(async (answer) => [answer.status, await textWithin(answer)] as const)
+      .catch((cause) => {
+        throw new OperatorError(`The API of ${provider} cannot be reached: ${cause.cause?.message ?? cause.message}`);
+      });
+    if (status !== 200) throw new OperatorError(`The API of ${provider} answered with ${status}.`);
+    const document = detailsOf(parseJson(text));
     yield* pagesIn(document, provider);
     page = textOf(document.next_page);
     if (document.has_more !== true || page === undefined) return;
   }
+  throw new OperatorError(`The API of ${provider} has more than ${PAGES_MAX} pages. Name a shorter period.`);
+}
+
+async function textWithin({ body }: Response): Promise<string> {
+  let text = "";
+  for await (const part of body?.pipeThrough(new TextDecoderStream()) ?? []) {
+    text += part;
+    if (text.length > BYTES_MAX) throw new Error(`its answer is larger than ${BYTES_MAX} bytes`);
+  }
+  return text;
 }

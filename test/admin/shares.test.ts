@@ -1,15 +1,17 @@
 import { afterEach, expect, test } from "vitest";
+import { ApiError } from "../../src/errors.ts";
 import type { Server, ServerOptions } from "../../src/http/server.ts";
+import { FROM_CONSOLE } from "../support/admin.ts";
 import { startTestServer } from "../support/server.ts";
 
 let server: Server;
 let url: string;
-/** Organizations whose overviews are being computed, and the functions that complete them. */
+/** Organizations whose overviews are being computed or who wait for Stripe, and the functions that end it. */
 const running: { organizationId: string; end(): void }[] = [];
 
 async function start(): Promise<void> {
   const member = (organizationId: string) => ({
-    role: "member",
+    role: "owner",
     id: "tok_1",
     organizationId,
     token: null,
@@ -17,11 +19,20 @@ async function start(): Promise<void> {
   });
   const admin = {
     sessions: { find: async (secret: string) => member(`org_${secret[0]}`) },
-    accounts: { organization: async (id: string) => ({ id }) },
+    accounts: { organization: async (id: string) => ({ id, kind: "standard" }) },
     overviews: {
       overview: ({ organizationId }: { organizationId: string }) =>
         new Promise((resolve) => running.push({ organizationId, end: () => resolve({}) })),
     },
+    checkouts: async () => ({
+      offers: { find: () => ({ price: 1n, currency: "eur", credits: 1n }) },
+      api: {
+        createSession: ({ organizationId }: { organizationId: string }) =>
+          new Promise((_, reject) =>
+            running.push({ organizationId, end: () => reject(new ApiError("payment_provider_unavailable")) }),
+          ),
+      },
+    }),
     clock: () => Date.now(),
   } as unknown as ServerOptions["admin"];
   ({ url, server } = await startTestServer({ admin }));
@@ -58,3 +69,32 @@ test("The members of an organization make 1,200 requests a minute at most, and t
   });
   expect((await ask("b", "organizations/org_z")).status).toBe(404);
 });
+
+test("Ten purchases of an organization a minute wait for Stripe, and nobody waits for them.", async () => {
+  await start();
+  const buy = (organization: string) =>
+    fetch(`${url}/admin/v1/organizations/org_${organization}/checkouts`, {
+      method: "POST",
+      headers: {
+        ...FROM_CONSOLE,
+        "content-type": "application/json",
+        cookie: `tollgate_session=${organization.repeat(43)}`,
+      },
+      body: JSON.stringify({ amount: 10, return_url: "https://ai.example.com/credits" }),
+    });
+  const bought = ["a", "b", "c", "d"].flatMap((organization) => Array.from({ length: 10 }, () => buy(organization)));
+  await expect.poll(() => running.length, { timeout: 60_000 }).toBe(40);
+  const refused = await buy("a");
+  expect(refused.status).toBe(429);
+  expect(await refused.json()).toMatchObject({
+    error: { message: expect.stringContaining("requests per minute of this organization's purchases: limit 10") },
+  });
+  for (const organization of ["a", "e"]) {
+    const answer = ask(organization, "overview");
+    await expect.poll(() => running.length, { timeout: 60_000 }).toBe(41);
+    running.pop()?.end();
+    expect((await answer).status).toBe(200);
+  }
+  for (const { end } of running.splice(0)) end();
+  for (const answer of await Promise.all(bought)) expect(answer.status).toBe(503);
+}, 180_000);

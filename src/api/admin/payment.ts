@@ -23,7 +23,7 @@ export type PaymentTerms = Static<typeof PaymentTerms>;
 export const NewCheckout = Strict({
   amount: Type.Number({ exclusiveMinimum: 0, maximum: 1e12, description: "Price of a package, or a custom amount." }),
   return_url: Type.String({
-    ...{ pattern: "^https?://[^?#\\s]+$", maxLength: 2_000 },
+    ...{ pattern: "^https?://[\\w.:[\\]-]+(/[^?#\\s\\\\]*)?$", maxLength: 2_000 },
     description: "Address to return to from Stripe, with `?payment=paid` or `?payment=canceled` added.",
   }),
 });

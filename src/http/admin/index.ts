@@ -48,8 +48,10 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
           request.caller = { administrator: who };
           ownConnection(request.raw.socket, shareOwnerOf(who));
           if (who.organizationId !== null) {
-            const key = `console:${who.organizationId}`;
-            await services.gateway.limits.countRequest([{ key, limit: MEMBER_REQUESTS_A_MINUTE }]);
+            const { operationId, requestsAMinute } = endpoint;
+            const own = requestsAMinute && { key: `${operationId}:${who.organizationId}`, limit: requestsAMinute };
+            const all = { key: `console:${who.organizationId}`, limit: MEMBER_REQUESTS_A_MINUTE };
+            await services.gateway.limits.countRequest(own ? [all, own] : [all]);
           }
         } else {
           await endpoint.countGuest?.(services, clientAddressKey(request.ip));
@@ -85,7 +87,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
       if (isOfOrganization && !isExport) await knownOrganization(services, params.id);
       return handleOnce(services, endpoint, call);
     };
-    const isLimited = who !== null && who.organizationId !== null && !isExport;
+    const isLimited = who !== null && who.organizationId !== null && !isExport && !endpoint.requestsAMinute;
     return isLimited ? turns.run(shareOwnerOf(who), handle) : handle();
   };
 }
