@@ -113,6 +113,7 @@ function overflowOf(page: Page): Promise<number> {
 /** A zoom of 200 % gives a page half of the pixels. */
 export const WINDOWS = {
   wide: { width: 1440, height: 900 },
+  wideForced: { width: 1440, height: 900 },
   medium: { width: 900, height: 700 },
   zoomed: { width: 720, height: 450 },
   narrow: { width: 360, height: 780 },
@@ -122,13 +123,15 @@ const DARK = ["dark", { colorScheme: "dark", forcedColors: "none" }] as const;
 const FORCED = ["forced colors", { colorScheme: "light", forcedColors: "active" }] as const;
 /**
  * Checks of each window. The layout below 60rem is that of the narrow window, so the last three show it in every look. The
- * rules that depend on neither colors nor sizes are checked once in each layout.
+ * rules that depend on neither colors nor sizes are checked once in each layout. Few pages need the wide layout in forced
+ * colors: they show the same building blocks.
  */
 const CHECKS = {
   wide: [
     [...LIGHT, RULES],
     [...DARK, RULES_OF_COLOR],
   ],
+  wideForced: [[...FORCED, RULES_OF_COLOR]],
   medium: [[...LIGHT, RULES_OF_LAYOUT]],
   zoomed: [[...FORCED, RULES_OF_LAYOUT]],
   narrow: [[...DARK, RULES]],
