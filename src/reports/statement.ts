@@ -228,19 +228,8 @@ function placeOf(cursor: string): Place {
 }
 
 const EMPTY_FIELDS = {
-  token_id: null,
-  request_id: null,
-  model: null,
-  route: null,
-  tokens: null,
-  basis: null,
-  ending: null,
-  shortfall: null,
-  retry: null,
-  metadata: null,
-  corrected_request_id: null,
-  reference: null,
-  note: null,
+  ...{ token_id: null, request_id: null, model: null, route: null, tokens: null, basis: null, ending: null },
+  ...{ shortfall: null, retry: null, metadata: null, corrected_request_id: null, reference: null, note: null },
 };
 
 function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
@@ -263,12 +252,7 @@ function toWire(entry: LedgerEntry, balance: MicroCredits): StatementEntry {
   const { holdId, tokenId, requestId, model, upstream, tokens, basis, end, shortfall, retry, metadata } = entry.event;
   const request = { id: holdId, token_id: tokenId, request_id: requestId, model, route: upstream, metadata };
   const charge = { tokens: tokensByClass(tokens), basis, ending: end, shortfall: creditsFromMicro(shortfall) };
-  return {
-    ...line,
-    ...request,
-    ...charge,
-    retry: retryJson(retry),
-  };
+  return { ...line, ...request, ...charge, retry: retryJson(retry) };
 }
 
 /** Returns what a retry was charged less, as the API shows it. */
@@ -292,34 +276,11 @@ function budgetsOf({ budgets }: LedgerEntry): StatementEntry["budgets"] {
 const CLASS_COLUMNS = TOKEN_CLASSES.map((name) => PRICE_CLASSES[name].name);
 /** Amounts in credits, prices in credits per million tokens; `further_…` are JSON objects. */
 const CSV_COLUMNS = [
-  "time",
-  "kind",
-  "credits",
-  "balance",
-  "request",
-  "token",
-  "model",
-  "upstream",
+  ...["time", "kind", "credits", "balance", "request", "token", "model", "upstream"],
   ...CLASS_COLUMNS.map((name) => `${name}_tokens` as const),
   ...CLASS_COLUMNS.map((name) => `${name}_price` as const),
-  "further_tokens",
-  "further_prices",
-  "cost",
-  "basis",
-  "end",
-  "shortfall",
-  "hold",
-  "event",
-  "id",
-  "reference",
-  "note",
-  "metadata",
-  "provider_cost",
-  "budgets",
-  "retry_of",
-  "retry_credited",
-  "token_name",
-  "total",
+  ...["further_tokens", "further_prices", "cost", "basis", "end", "shortfall", "hold", "event", "id", "reference"],
+  ...["note", "metadata", "provider_cost", "budgets", "retry_of", "retry_credited", "token_name", "total"],
 ] as const;
 type CsvCells = { [Column in (typeof CSV_COLUMNS)[number]]?: string | null | undefined };
 

@@ -212,13 +212,8 @@ function adjustmentEntry(adjustment: AdjustmentRow): LedgerEntry {
   const { kind, id, madeAtMs } = adjustment;
   if (kind === "late_settlement") throw new Error("A late settlement is a charge.");
   const amount = kind === "credit" ? adjustment.amount : -adjustment.amount;
-  return {
-    kind,
-    ...positionAt("adjustment", madeAtMs, id),
-    amount,
-    budgets: countersIn(adjustment.budgets),
-    adjustment,
-  };
+  const place = positionAt("adjustment", madeAtMs, id);
+  return { kind, ...place, amount, budgets: countersIn(adjustment.budgets), adjustment };
 }
 
 function chargeEntry(event: UsageEvent): LedgerEntry {
