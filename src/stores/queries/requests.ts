@@ -50,7 +50,7 @@ const AHEAD_MS = 300_000;
 /** Longer than `AHEAD_MS`, so that a page cut off by the time limit always contains the newest requests. */
 const FIRST_WINDOW_MS = 2 * AHEAD_MS;
 const WINDOW_GROWTH = 4;
-/** Time limit of a search: a page contains the rows found by then. */
+/** Time limit of a search: a page contains the rows found by then. A stretch that may exceed it is left to the next page. */
 const SEARCH_MS = 250;
 /**
  * A stretch that takes longer, and twice as long as the shortest one, is not followed by a larger one, so that the last one
@@ -129,7 +129,7 @@ export interface IdRange {
 
 /**
  * Visits the ids of a period in stretches, the newest first, until a visit returns true, until the beginning of the period or
- * until the time limit. Stretches grow, or have the length of `stepMs` and begin at its multiples. Open holds may be older than
+ * until the time limit. Stretches grow, but cross no multiple of `stepMs`. Open holds may be older than
  * all ended requests. Returns the id at which the next visit continues; null at the end.
  */
 export async function walkBack(
@@ -140,21 +140,23 @@ export async function walkBack(
 ): Promise<string | null> {
   const startedAtMs = performance.now();
   const floorId = await floorOf(database, filter, open);
-  let to = before ?? idAt(filter.toMs ?? Date.now() + AHEAD_MS);
+  let to = before ?? idAt(Math.min(filter.toMs ?? Number.POSITIVE_INFINITY, Date.now() + AHEAD_MS));
   let lengthMs = FIRST_WINDOW_MS;
   let shortestMs = Number.POSITIVE_INFINITY;
   while (floorId !== undefined && to > floorId) {
     const beganAtMs = performance.now();
     const toMs = searchedTime(to);
-    const opening = idAt(stepMs === undefined ? toMs - lengthMs : Math.floor((toMs - 1) / stepMs) * stepMs);
+    const stepStartMs = stepMs === undefined ? 0 : Math.floor((toMs - 1) / stepMs) * stepMs;
+    const opening = idAt(Math.max(toMs - lengthMs, stepStartMs));
     const from = opening > floorId ? opening : floorId;
     const isEnough = await visit({ from, to });
     to = from;
     const endedAtMs = performance.now();
     const tookMs = endedAtMs - beganAtMs;
     shortestMs = Math.min(shortestMs, tookMs);
-    if (tookMs < Math.max(STRETCH_MS, 2 * shortestMs)) lengthMs *= WINDOW_GROWTH;
-    if (isEnough || (to > floorId && endedAtMs - startedAtMs > SEARCH_MS)) return to;
+    const leftMs = SEARCH_MS - (endedAtMs - startedAtMs);
+    if (tookMs < Math.min(leftMs / WINDOW_GROWTH, Math.max(STRETCH_MS, 2 * shortestMs))) lengthMs *= WINDOW_GROWTH;
+    if (isEnough || (to > floorId && leftMs < tookMs)) return to;
   }
   if (before !== null) searchedTime(before);
   return null;
