@@ -30,6 +30,7 @@ import {
   exportMargins,
   listAudit,
   search,
+  showLatencies,
   showMargins,
   showOverview,
 } from "./reports.ts";
@@ -62,6 +63,7 @@ export const operations: Readonly<Record<string, Operation>> = {
     showOverview,
     showMargins,
     exportMargins,
+    showLatencies,
     search,
     listAudit,
     exportAudit,

@@ -57,6 +57,17 @@ export const showMargins = operation({
   handle: (services, call) => marginsOf(services, call),
 });
 
+export const showLatencies = operation({
+  route: "GET /latencies",
+  permission: "upstreams:read",
+  summary: "Show the time to the first token and the duration of a model's answers, by day and by route",
+  query: (s) =>
+    s.Strict({ model: s.Type.String({ minLength: 1 }), from: s.Type.Optional(s.Day), to: s.Type.Optional(s.Day) }),
+  answer: { status: 200, description: "The latencies.", schema: (s) => s.Latencies },
+  handle: ({ overviews }, { query: { model, from, to } }) =>
+    overviews.latencies({ model, fromDay: timeOf("from", from), toDay: timeOf("to", to) }),
+});
+
 const MARGIN_COLUMNS = ["month", "name", "requests", "charged", "charged_with_cost", "provider_cost", "margin"];
 
 export const exportMargins = operation({

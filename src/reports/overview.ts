@@ -1,6 +1,6 @@
 import type { MARGIN_GROUPS } from "../api/admin/margin-groups.ts";
-import type { Margins, Overview } from "../api/admin/reports.ts";
-import { quantileOf } from "../api/first-token.ts";
+import type { Latencies, Margins, Overview } from "../api/admin/reports.ts";
+import { quantilesOf } from "../api/latency.ts";
 import { DAY_MS, dayStart, HOUR_MS, isoDay, isoMonth, isoTime, monthStart } from "../api/time.ts";
 import { creditsFromMicro, creditsOf, dollarsFromMicro, dollarText, type MicroCredits } from "../credits/amount.ts";
 import { sumOf, type UsageCounts } from "../credits/usage-counts.ts";
@@ -13,7 +13,7 @@ import { ALL_ORGANIZATIONS, daysBetween, type UsageDays } from "./usage-days.ts"
 export interface OverviewsOptions {
   rows: Pick<Store["usage"], "credits" | "names" | "solvency" | "available">;
   refusals: Pick<Store["refusals"], "days" | "organizations">;
-  days: Pick<UsageDays, "usage">;
+  days: Pick<UsageDays, "usage" | "latencies">;
   /** Milliseconds since 1970. */
   clock: () => number;
   /** Credits per dollar, as the configuration states them. */
@@ -103,6 +103,23 @@ export class Overviews {
       }
     }
     return { object: "margins", from: isoDay(fromDay), to: isoDay(toDay), pending_days: pending, data };
+  }
+
+  /** Reports the latencies of a model, of all organizations, by route and by day. Throws like `overview`. */
+  async latencies({ model, ...range }: Omit<Period, "organizationId"> & { model: string }): Promise<Latencies> {
+    const { fromDay, toDay } = daysOf(range, this.#options.clock());
+    const { rows, pendingDays } = await this.#options.days.latencies(model, fromDay, toDay);
+    const routes = [null, ...new Set(rows.map(({ route }) => route).sort())];
+    const data = routes.map((route) => ({
+      route,
+      days: daysBetween(fromDay, toDay).map((day) => {
+        const own = rows.filter((row) => row.day === day && row.route === (route ?? row.route));
+        const firstToken = quantilesOf(own.map(({ firstTokens }) => firstTokens));
+        const duration = quantilesOf(own.map(({ durations }) => durations));
+        return { day: isoDay(day), first_token_ms: firstToken, duration_ms: duration };
+      }),
+    }));
+    return { object: "latencies", from: isoDay(fromDay), to: isoDay(toDay), pending_days: pendingDays, data };
   }
 
   /** Reports credits and the rate of the last days; for all organizations together, also which of them run out. */
@@ -217,10 +234,7 @@ function topOf(rows: readonly UsageDayRow[]): [string, UsageCounts][] {
 }
 
 function firstTokenOf(rows: readonly UsageDayRow[]): Overview["totals"]["first_token_ms"] {
-  const counts = new Map<number, number>();
-  for (const { name, requests } of rows) counts.set(Number(name), (counts.get(Number(name)) ?? 0) + requests);
-  const [p50, p95] = [quantileOf(counts, 0.5), quantileOf(counts, 0.95)];
-  return p50 === null || p95 === null ? null : { p50, p95 };
+  return quantilesOf(rows.map(({ name, requests }) => ({ [Number(name)]: requests })));
 }
 
 type ToCounts = typeof countsForMember | typeof countsWithCost;

@@ -3,11 +3,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, expect, test } from "vitest";
-import { DAY_MS } from "../api/time.ts";
+import { LATENCY_BOUNDS_MS, timeOfBucket } from "../api/latency.ts";
+import { DAY_MS, isoDay } from "../api/time.ts";
 import type { Trace } from "../credits/facts.ts";
 import { FREE, NO_TOKENS } from "../credits/price.ts";
 import { openStore } from "../stores/open.ts";
 import type { Store } from "../stores/store.ts";
+import { Overviews } from "./overview.ts";
 import { ALL_ORGANIZATIONS, UsageDays } from "./usage-days.ts";
 
 const HOUR_MS = 3_600_000;
@@ -160,4 +162,54 @@ test("the costs of providers are summed up with the charges of their requests", 
   const stored = await sums(newDays());
   expect(stored.map(({ dimension }) => dimension).sort()).toEqual(["model", "organization", "route", "token"]);
   for (const row of stored) expect(row).toMatchObject(expected);
+});
+
+test("the latencies of a model are those of its finished hours, by day and by route, and are stored with the day", async () => {
+  const day = TODAY + 30 * DAY_MS;
+  nowMs = day + HOUR_MS;
+  const trace = { isStreamed: true, attempts: null, failure: null, providerResponseId: null, providerCost: null };
+  for (const [upstream, firstTokenMs, durationMs, end] of [
+    ["up/fast", 100, 2_000, "complete"],
+    ["up/fast", 100, 3_000, "complete"],
+    ["up/slow", 9_000, 40_000, "complete"],
+    // A part of an answer has no duration.
+    ["up/fast", 100, 500_000, "client_disconnected"],
+  ] as const) {
+    const facts = { ...factsOf(upstream === "up/fast" ? "org_a" : "org_b", nowMs, "timed"), upstream };
+    await hold(facts);
+    nowMs += durationMs;
+    await store.books.apply("durable", [
+      { kind: "settle", facts, tokens: NO_TOKENS, basis: "reported", end, trace: { ...trace, firstTokenMs } },
+    ]);
+  }
+  const latencies = (of: UsageDays) => {
+    const none = { rows: store.usage, refusals: store.refusals, perDollar: () => "1" };
+    return new Overviews({ ...none, days: of, clock }).latencies({ model: "timed", fromDay: day - DAY_MS, toDay: day });
+  };
+  const nothing = { first_token_ms: null, duration_ms: null };
+  const [yesterday, today] = [day - DAY_MS, day].map(isoDay);
+  const open = newDays();
+  const unmeasured = [yesterday, today].map((of) => ({ day: of, ...nothing }));
+  expect((await latencies(open)).data).toEqual([{ route: null, days: unmeasured }]);
+  const near = (ms: number) => timeOfBucket(LATENCY_BOUNDS_MS.findIndex((bound) => ms < bound));
+  const timesOf = (first: number[], durations: number[]) => {
+    const toTimes = ([p50 = 0, p95 = 0]: number[]) => ({ p50: near(p50), p95: near(p95) });
+    return [
+      { day: yesterday, ...nothing },
+      { day: today, first_token_ms: toTimes(first), duration_ms: toTimes(durations) },
+    ];
+  };
+  const expected = {
+    pending_days: 0,
+    data: [
+      { route: null, days: timesOf([100, 9_000], [3_000, 40_000]) },
+      { route: "up/fast", days: timesOf([100, 100], [2_000, 3_000]) },
+      { route: "up/slow", days: timesOf([9_000, 9_000], [40_000, 40_000]) },
+    ],
+  };
+  nowMs = day + 3 * HOUR_MS;
+  expect(await latencies(open)).toMatchObject(expected);
+  nowMs = day + DAY_MS + 2 * HOUR_MS;
+  await days.sumUp();
+  for (const of of [open, newDays()]) expect(await latencies(of)).toMatchObject(expected);
 });

@@ -1,9 +1,10 @@
 import { LRUCache } from "lru-cache";
+import { addHistogram } from "../api/latency.ts";
 import { DAY_MS, dayStart, HOUR_MS } from "../api/time.ts";
 import { addCounts, sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { RequestSum, UsageDayRow } from "../stores/queries/usage.ts";
+import type { LatencyCount, LatencyDayRow, RequestSum, UsageDayRow } from "../stores/queries/usage.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
@@ -91,6 +92,19 @@ export class UsageDays {
     return { rows: found.flat(), pendingDays };
   }
 
+  /**
+   * Returns the latencies of a model, of all organizations together, by day and route. Hours that are not finished are left
+   * out, because each is read once. `pendingDays` is as in `usage`.
+   */
+  async latencies(model: string, fromDay: number, toDay: number) {
+    const { pendingDays } = await this.usage(ALL_ORGANIZATIONS, fromDay, toDay);
+    const done = await this.#options.rows.doneDays(fromDay, toDay + DAY_MS);
+    const isOpen = new Set(daysBetween(fromDay, toDay)).difference(new Set(done));
+    const open = [...this.#openDays].flatMap(([day, { settled }]) => (isOpen.has(day) ? settled.latencies() : []));
+    const finished = await this.#options.rows.latencies(model, done);
+    return { rows: [...finished, ...open.filter((row) => row.model === model)], pendingDays };
+  }
+
   /** Returns true if the usage of every day before a time is stored, as far back as days are summed up. */
   async isSummedUp(beforeMs: number): Promise<boolean> {
     const firstDay = dayStart(this.#options.clock()) - DAYS_BACK_MAX * DAY_MS;
@@ -122,13 +136,13 @@ export class UsageDays {
       const sums = await rows.requests(hour, hour + HOUR_MS);
       const isRunning = sums.some(({ open }) => open > 0);
       if (isRunning && clock() < day + DAY_MS + DONE_AT_LATEST_MS) return;
-      tally.add(sums);
+      tally.add(sums, await rows.latencyCounts(hour, hour + HOUR_MS));
     }
     for (const organizationId of tally.organizations()) {
       if (this.#isStopping) return;
       await books.recordBalance(organizationId, day + DAY_MS);
     }
-    await rows.finishDay(day, tally.rows(), clock());
+    await rows.finishDay(day, tally.rows(), clock(), tally.latencies());
     this.#openDays.delete(day);
   }
 
@@ -175,7 +189,7 @@ export class UsageDays {
       const sums = await rows.requests(hour, hour + HOUR_MS);
       const isOver = nowMs >= hour + HOUR_MS + HOUR_IS_OVER_AFTER_MS && !sums.some((sum) => sum.open > 0);
       if (isOver) {
-        open.settled.add(sums);
+        open.settled.add(sums, await rows.latencyCounts(hour, hour + HOUR_MS));
         open.settledHours.add(hour);
         open.openHours.delete(hour);
       } else {
@@ -201,12 +215,13 @@ export const ALL_ORGANIZATIONS = "*";
 export class UsageTally {
   readonly #day: number;
   readonly #rows = new Map<string, UsageDayRow>();
+  readonly #latencies = new Map<string, LatencyDayRow>();
 
   constructor(day: number) {
     this.#day = day;
   }
 
-  add(sums: readonly RequestSum[]): void {
+  add(sums: readonly RequestSum[], latencies: readonly LatencyCount[] = []): void {
     for (const sum of sums) {
       const { organizationId, tokenId, model, route, bucket } = sum;
       for (const owner of [organizationId, ALL_ORGANIZATIONS]) {
@@ -217,6 +232,13 @@ export class UsageTally {
       }
       this.#addTo(ALL_ORGANIZATIONS, "organization", organizationId, sum);
     }
+    for (const { model, route, first_token, duration, requests } of latencies) {
+      const key = JSON.stringify([model, route]);
+      const row = this.#latencies.get(key) ?? { day: this.#day, model, route, firstTokens: {}, durations: {} };
+      if (first_token !== null) addHistogram(row.firstTokens, { [Number(first_token)]: Number(requests) });
+      if (duration !== null) addHistogram(row.durations, { [Number(duration)]: Number(requests) });
+      this.#latencies.set(key, row);
+    }
   }
 
   /** Returns the ids of the organizations that made requests. */
@@ -226,6 +248,10 @@ export class UsageTally {
 
   rows(): UsageDayRow[] {
     return [...this.#rows.values()];
+  }
+
+  latencies(): LatencyDayRow[] {
+    return [...this.#latencies.values()];
   }
 
   #addTo(organizationId: string, dimension: UsageDayRow["dimension"], name: string, sum: UsageCounts): void {

@@ -1,3 +1,4 @@
+import type { Histogram } from "../api/latency.ts";
 import type { LimitSettings, Pins, Scope, TokenBoundSettings } from "../api/principal.ts";
 import {
   amount,
@@ -320,6 +321,18 @@ export const USAGE_DAY = declareTable("usage_day", ["organizationId", "dimension
   /** The model, the route, the token, the organization, or the bucket. */
   name: requiredText("name"),
   ...USAGE_COUNTS,
+});
+
+/** Times of a day's requests of all organizations, as counts by bucket. */
+export const LATENCY_DAY = declareTable("latency_day", ["day", "model", "route"], {
+  /** Its first millisecond, in UTC. */
+  day: number("day"),
+  model: requiredText("model"),
+  route: requiredText("route"),
+  /** Times to the first token, from the hold on. */
+  firstTokens: json<Histogram>("first_tokens"),
+  /** Durations of the complete answers, from the hold on. */
+  durations: json<Histogram>("durations"),
 });
 
 export const USAGE_DAY_DONE = declareTable("usage_day_done", ["day"], {

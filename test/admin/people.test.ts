@@ -68,6 +68,7 @@ unblockIdentity        -      yes       -        -      -          -        -
 showOverview           -      yes       yes      yes    yes        yes      yes
 showMargins            -      yes       yes      -      -          -        -
 exportMargins          -      yes       yes      -      -          -        -
+showLatencies          -      yes       yes      -      -          -        -
 search                 -      yes       yes      yes    yes        yes      yes
 listAudit              -      yes       yes      -      -          -        -
 exportAudit            -      yes       yes      -      -          -        -

@@ -92,3 +92,14 @@ test("organizations that never had credits and paused ones are told apart", asyn
   expect(organizations?.active).toBe((before?.active ?? 0) + 1);
   expect(organizations?.out_of_credits).toBe((before?.out_of_credits ?? 0) + 1);
 });
+
+test("the latencies of a model have every day of the range, on all routes together", async () => {
+  const today = new Date().toISOString().slice(0, 10);
+  const latencies = (query: string) => operator(service).call("GET", `/latencies?${query}`);
+  const { body } = await latencies(`model=m&from=${today}&to=${today}`);
+  const day = { day: today, first_token_ms: null, duration_ms: null };
+  expect(body).toMatchObject({ object: "latencies", pending_days: 0, data: [{ route: null, days: [day] }] });
+  expect(((await latencies("model=m")).body.data as { days: object[] }[])[0]?.days).toHaveLength(30);
+  expect((await latencies("model=m&from=2999-01-01")).status).toBe(400);
+  expect((await latencies("")).status).toBe(400);
+});

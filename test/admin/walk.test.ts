@@ -131,6 +131,7 @@ const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
 const queries: Record<string, () => string> = {
   search: () => `?query=${foreign.tokenId}`,
   sumRequests: () => "?by=organization",
+  showLatencies: () => "?model=sandbox%2Fecho",
 };
 const queryOf = ({ operationId }: AdminEndpoint) => queries[operationId]?.() ?? "";
 

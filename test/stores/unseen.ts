@@ -57,6 +57,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   conversation: named("answer ended_at hold_id is_truncated request", NO_BOOKS),
   response_item: named("answer_id bytes caller_id content id kept_at", NO_BOOKS),
   refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
+  latency_day: named("day durations first_tokens model route", NO_BOOKS),
   refusal_day: named("code day requests", NO_BOOKS),
   event: named("data event_key is_routed kind made_at", NO_BOOKS),
   receiver: named("created_at disabled_at failing_since format id kinds name secrets target", NO_BOOKS),

@@ -1,6 +1,6 @@
 import { v7 } from "uuid";
 import { expect, test } from "vitest";
-import { FIRST_TOKEN_BOUNDS_MS } from "../../src/api/first-token.ts";
+import { type Histogram, LATENCY_BOUNDS_MS } from "../../src/api/latency.ts";
 import type { HoldTransition } from "../../src/credits/books.ts";
 import type { Trace } from "../../src/credits/facts.ts";
 import { NO_USAGE, sumOf } from "../../src/credits/usage-counts.ts";
@@ -17,6 +17,7 @@ const trace = (fields: Partial<Trace>): Trace => {
 export function usageCases(subject: Subject): void {
   sumCase(subject);
   costCase(subject);
+  latencyCase(subject);
   dayCases(subject);
 }
 
@@ -42,7 +43,7 @@ function sumCase(subject: Subject): void {
     await made(second, DAY + 6, { tokenId: "tok_b", model: "m/b" });
     for (const outside of [DAY - 1, DAY + HOUR_MS]) await made(first, outside, shop);
     const sums = await subject.store.usage.requests(DAY, DAY + HOUR_MS);
-    const bucketOf = (timeMs: number) => FIRST_TOKEN_BOUNDS_MS.findIndex((bound) => timeMs < bound);
+    const bucketOf = (timeMs: number) => LATENCY_BOUNDS_MS.findIndex((bound) => timeMs < bound);
     const common = { ...NO_USAGE, open: 0 };
     const ofFirst = { ...common, organizationId: first, ...shop, route: "sandbox/echo" };
     const ofSecond = { organizationId: second, tokenId: "tok_b", model: "m/b", route: "sandbox/echo", bucket: null };
@@ -55,6 +56,16 @@ function sumCase(subject: Subject): void {
         { ...common, ...ofSecond, requests: 1, open: 1 },
       ]),
     );
+    const latencies = await subject.store.usage.latencyCounts(DAY, DAY + HOUR_MS);
+    const ended = latencies.filter(({ model, route }) => model === "m/a" && route === "sandbox/echo");
+    const requestsOf = (timeMs: number) =>
+      ended
+        .filter(({ first_token }) => Number(first_token) === bucketOf(timeMs))
+        .reduce((sum, { requests }) => sum + Number(requests), 0);
+    expect([requestsOf(100), requestsOf(9_000)]).toEqual([2, 1]);
+    expect(ended.filter(({ duration }) => duration === null)).toEqual([]);
+    const failure = { model: "m/b", route: "sandbox/echo", first_token: null, duration: null, requests: 1n };
+    expect(latencies.filter(({ model }) => model === "m/b")).toEqual([failure]);
     expect((await subject.store.usage.firstRequestMs()) ?? 0).toBeLessThanOrEqual(DAY - 1);
   });
 }
@@ -86,6 +97,22 @@ function costCase(subject: Subject): void {
     });
     const stored = (await subject.events(id)).map(({ providerCost }) => providerCost);
     expect(stored.filter((cost) => cost !== null).sort()).toEqual([...costs, "7"].sort());
+  });
+}
+
+function latencyCase(subject: Subject): void {
+  test("latencies are stored once with their day, and read by model", async () => {
+    const { usage } = subject.store;
+    const row = (model: string, route: string, firstTokens: Histogram) => {
+      return { day: DAY, model, route, firstTokens, durations: { 70: 1 } };
+    };
+    const own = [row("m/a", "up/a", { 3: 1, 12: 5 }), row("m/a", "up/b", { 3: 2 })];
+    await usage.finishDay(DAY, [], 1, [...own, row("m/b", "up/a", {})]);
+    await usage.finishDay(DAY, [], 2, [row("m/a", "up/a", { 3: 1 })]);
+    const stored = await usage.latencies("m/a", [DAY, DAY + 24 * HOUR_MS]);
+    expect(stored.sort((a, b) => (a.route < b.route ? -1 : 1))).toEqual(own);
+    expect(await usage.latencies("m/a", [])).toEqual([]);
+    expect(await usage.latencies("m/a", [DAY + 24 * HOUR_MS])).toEqual([]);
   });
 }
 

@@ -6,6 +6,7 @@ import { useSteady } from "./steady.ts";
 import type {
   Budget,
   Conversation,
+  Latencies,
   Margins,
   Model,
   Organization,
@@ -68,6 +69,12 @@ export const margins = (filter: MarginsFilter) =>
     queryKey: ["margins", filter],
     queryFn: ({ signal }) => read<Margins>(withQuery("/admin/v1/margins", { ...filter }), signal),
     placeholderData: keepPreviousData,
+  });
+
+export const latencies = (model: string) =>
+  queryOptions({
+    queryKey: ["latencies", model],
+    queryFn: ({ signal }) => read<Latencies>(withQuery("/admin/v1/latencies", { model }), signal),
   });
 
 export const organization = (id: string) =>

@@ -17,6 +17,7 @@ export type Session = Static<typeof session.Session>;
 export type SignInAddress = Static<typeof session.SignInAddress>;
 export type Permission = Session["permissions"][number];
 export type Overview = Static<typeof reports.Overview>;
+export type Latencies = Static<typeof reports.Latencies>;
 export type Margins = Static<typeof reports.Margins>;
 export type Organization = Static<typeof organization.Organization>;
 export type TokenBounds = Organization["token_bounds"];

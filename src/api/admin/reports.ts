@@ -19,9 +19,8 @@ const Counts = {
     }),
   ),
 };
-const FirstToken = Nullable(
-  ObjectOf("Milliseconds from admission to the first token, within 10 %.", { p50: Type.Number(), p95: Type.Number() }),
-);
+const Quantiles = { p50: Type.Number(), p95: Type.Number() };
+const FirstToken = Nullable(ObjectOf("Milliseconds from admission to the first token, within 10 %.", Quantiles));
 
 const Refused = Type.Integer({
   minimum: 0,
@@ -109,6 +108,23 @@ export const MarginsQuery = Strict({
   to: Type.Optional(Day),
 });
 export type MarginsQuery = Static<typeof MarginsQuery>;
+
+export const Latencies = Entity("latencies", {
+  from: Day,
+  to: Day,
+  pending_days: Type.Integer({ minimum: 0, description: "Days of the range that are not included yet." }),
+  data: ListOf("All routes together, and then those that were used. Each has every day of the range, oldest first.", {
+    route: Nullable(Type.String()),
+    days: Type.Array(
+      Type.Object({
+        day: Day,
+        first_token_ms: FirstToken,
+        duration_ms: Nullable(ObjectOf("Milliseconds from admission to the end of complete answers.", Quantiles)),
+      }),
+    ),
+  }),
+});
+export type Latencies = Static<typeof Latencies>;
 
 /** Health of an upstream, from the requests of this node since its start. */
 const RouteHealth = Type.Object({

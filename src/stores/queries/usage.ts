@@ -1,4 +1,4 @@
-import { FIRST_TOKEN_BOUNDS_MS } from "../../api/first-token.ts";
+import { LATENCY_BOUNDS_MS } from "../../api/latency.ts";
 import { DAY_MS } from "../../api/time.ts";
 import type { BalanceRow } from "../../credits/books.ts";
 import { decodeLines } from "../../credits/charge-lines.ts";
@@ -7,10 +7,10 @@ import { idAt, timeOfId } from "../../credits/request-id.ts";
 import { NO_USAGE } from "../../credits/usage-counts.ts";
 import { type Database, listsOf } from "../database.ts";
 import { nullable, number, requiredText } from "../fields.ts";
-import { HOLD, USAGE_COUNTS, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
+import { HOLD, LATENCY_DAY, USAGE_COUNTS, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { equal, join, raw, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
-import { firstRequestId, type IdRange } from "./requests.ts";
+import { firstRequestId, type IdRange, isWithin } from "./requests.ts";
 
 /** Requests of one organization, token, model, route and bucket, as a query adds them up. */
 const REQUEST_SUM = declareTable("request_sum", [], {
@@ -18,11 +18,15 @@ const REQUEST_SUM = declareTable("request_sum", [], {
   tokenId: requiredText("token_id"),
   model: requiredText("model"),
   route: requiredText("route"),
-  /** Index of the time to the first chunk in `FIRST_TOKEN_BOUNDS_MS`; null if there was none. */
+  /** Index of the time to the first chunk in `LATENCY_BOUNDS_MS`; null if there was none. */
   bucket: nullable(number("bucket")),
   ...USAGE_COUNTS,
 });
 
+/** Number of requests of one model and route whose times are in the same buckets; null: without such a time. */
+export type LatencyCount = Record<"model" | "route", string> &
+  Record<"first_token" | "duration", bigint | null> & { requests: bigint };
+export type LatencyDayRow = RowOf<typeof LATENCY_DAY>;
 export type UsageDayRow = RowOf<typeof USAGE_DAY>;
 
 export interface RequestSum extends RowOf<typeof REQUEST_SUM> {
@@ -56,6 +60,18 @@ function requestSums(database: Database) {
       const ended = (await Promise.all(parts)).flat();
       return [...ended.map((sum) => ({ ...sum, open: 0 })), ...(await openSums(database, range))];
     },
+    /** Counts the requests of all organizations that began in a period, by model, route and times. */
+    latencyCounts: (fromMs: number, toMs: number): Promise<LatencyCount[]> =>
+      database.read(sql`
+        select model, route, ${bucketOf("first_token_ms")} as first_token, ${bucketOf("duration_ms")} as duration,
+          count(*) as requests
+        from (
+          select model, upstream as route, first_token_ms,
+            case when ending = 'complete' then ended_at - made_at end as duration_ms
+          from organization cross join request
+          where request.organization_id = organization.id and ${isWithin({ from: idAt(fromMs), to: idAt(toMs) })}
+        ) as times
+        group by 1, 2, 3, 4`),
     async firstRequestMs(): Promise<number | null> {
       const first = await firstRequestId(database, null);
       const open = await database.read<{ id: string | null }>(sql`select min(id) as id from hold`);
@@ -132,13 +148,12 @@ async function openSums(database: Database, { from, to }: IdRange): Promise<Requ
   });
 }
 
-const BUCKET = raw(
-  [
-    "case when request.first_token_ms is null then null",
-    ...FIRST_TOKEN_BOUNDS_MS.map((bound, index) => `when request.first_token_ms < ${bound} then ${index}`),
-    `else ${FIRST_TOKEN_BOUNDS_MS.length} end`,
-  ].join(" "),
-);
+function bucketOf(time: string): Sql {
+  const below = LATENCY_BOUNDS_MS.map((bound, index) => `when ${time} < ${bound} then ${index}`);
+  return raw(["case", `when ${time} is null then null`, ...below, `else ${LATENCY_BOUNDS_MS.length} end`].join(" "));
+}
+
+const BUCKET = bucketOf("request.first_token_ms");
 
 function days({ read, readRows, write }: Database) {
   const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) => sql`
@@ -149,9 +164,12 @@ function days({ read, readRows, write }: Database) {
       const query = sql`select day from usage_day_done where day >= ${fromMs} and day < ${toMs} order by day`;
       return (await read<{ day: bigint }>(query)).map(({ day }) => Number(day));
     },
-    /** Stores the sums of a day. A second call replaces the first. */
-    async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number) {
+    /** Stores the sums and the latencies of a day. A second call replaces the sums. */
+    async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number, latencies: LatencyDayRow[] = []) {
       const statements = listsOf(rows, ROWS_A_STATEMENT).map(upsert);
+      for (const list of listsOf(latencies, ROWS_A_STATEMENT)) {
+        statements.push(sql`${LATENCY_DAY.insert(...list)} on conflict do nothing`);
+      }
       // Several short transactions, so that no settlement waits long.
       for (const chunk of listsOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
       await write([sql`${USAGE_DAY_DONE.insert({ day, doneAtMs: nowMs })} on conflict do nothing`]);
@@ -159,6 +177,9 @@ function days({ read, readRows, write }: Database) {
     /** Returns the stored sums day by day. */
     byDay: (dimension: "model" | "route" | "first_token", range: UsageRange): Promise<UsageDayRow[]> =>
       readRows(USAGE_DAY)`select * ${within(range, dimension)}`,
+    /** Returns the stored latencies of a model, day by day and by route. */
+    latencies: (model: string, days: readonly number[]): Promise<LatencyDayRow[]> =>
+      readRows(LATENCY_DAY)`select * from latency_day where day in (${join([...days, -1])}) and model = ${model}`,
     /** Returns the stored sums over all days of a range; `day` is the first of them. */
     together: (dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> =>
       readRows(USAGE_DAY)`

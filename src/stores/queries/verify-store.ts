@@ -13,7 +13,7 @@ import {
 import { ALL_TABLES } from "../all-tables.ts";
 import type { Database } from "../database.ts";
 import type { Cell } from "../fields.ts";
-import { ACCOUNT_VERSION, ORGANIZATION, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
+import { ACCOUNT_VERSION, LATENCY_DAY, ORGANIZATION, USAGE_DAY, USAGE_DAY_DONE } from "../schema.ts";
 import { join, raw, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
 import { checkNumbers } from "./monthly-statements.ts";
@@ -57,7 +57,7 @@ const SHARED = [
     ADMIN_KEY,
     ACCOUNT_VERSION,
   ],
-  ...[USAGE_DAY_DONE, USAGE_DAY],
+  ...[USAGE_DAY_DONE, USAGE_DAY, LATENCY_DAY],
 ] as unknown as Table<object>[];
 
 async function checkOwners(database: Database, found: Violations): Promise<void> {

@@ -12,6 +12,7 @@ import { Card, Facts } from "../../ui/page.tsx";
 import { Badge, Note } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
 import { healthDetails, isHeldBack, ResumeRoute, type Route, RouteBadge } from "./health.tsx";
+import { ModelLatency } from "./latency.tsx";
 import { ModelUsage } from "./usage.tsx";
 
 /** Details of a model: description, facts, and routes with their health. */
@@ -40,6 +41,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
         <Facts facts={factsOf(model)} />
         <PriceHistory model={model} />
         {may("usage:read") && <ModelUsage id={id} />}
+        {may("upstreams:read") && <ModelLatency key={id} id={id} />}
         {routes !== null && <Routes routes={routes} />}
       </div>
     </Dialog>

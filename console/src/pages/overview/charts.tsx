@@ -7,7 +7,7 @@ import { QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { useRequestsPath } from "../requests/link.tsx";
 import { TimeChart } from "../requests/time-chart.tsx";
 import { merged, type View } from "../requests/view.ts";
-import { firstTokenTimes, requestsByOutcome, spendByModel } from "./figures.ts";
+import { requestsByOutcome, spendByModel, timesPerDay } from "./figures.ts";
 
 /** Height of a chart with its legend and table toggle, so that the layout does not shift. */
 const PLACE = "16.6rem";
@@ -68,7 +68,7 @@ export function Charts({ figures, view, day }: ChartsProps) {
             <Chart
               title="Time to first token"
               kind="lines"
-              {...firstTokenTimes(figures)}
+              {...timesPerDay(figures.days, "first_token_ms")}
               format={formatDuration}
               formatTick={formatDuration}
               tickStep={1}

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Overview } from "../../api/types.ts";
-import { firstTokenTimes, reportedCost, requestsByOutcome, spendByModel } from "./figures.ts";
+import { reportedCost, requestsByOutcome, spendByModel, timesPerDay } from "./figures.ts";
 
 const counts = {
   requests: 10,
@@ -66,7 +66,7 @@ test("The chart of requests separates succeeded, failed and refused ones.", () =
 });
 
 test("A day without measurements is a gap, not a zero.", () => {
-  const { columns } = firstTokenTimes(overviewOf([{}, {}]));
+  const { columns } = timesPerDay(overviewOf([{}, {}]).days, "first_token_ms");
   expect(columns.map(({ values }) => values)).toEqual([
     [null, null],
     [100, 300],

@@ -1,4 +1,4 @@
-import type { Overview } from "../../api/types.ts";
+import type { Latencies, Overview } from "../../api/types.ts";
 import { modelColor } from "../../charts/model-color.tsx";
 import type { Column, Series } from "../../charts/scales.ts";
 import { formatCredits } from "../../format/numbers.ts";
@@ -62,16 +62,20 @@ export function requestsByOutcome({ days }: Overview): { series: Series[]; colum
   };
 }
 
-export function firstTokenTimes({ days }: Overview): { series: Series[]; columns: Column[] } {
+/** Median and 95th percentile of a time per day. */
+export function timesPerDay<Name extends "first_token_ms" | "duration_ms">(
+  days: readonly Pick<Latencies["data"][number]["days"][number], "day" | Name>[],
+  name: Name,
+): { series: Series[]; columns: Column[] } {
   return {
     series: [
       { name: "Median", color: "var(--series-1)" },
       { name: "p95", color: "var(--series-2)" },
     ],
-    columns: days.map(({ day, first_token_ms }) => ({
-      key: day,
-      label: formatDay(day),
-      values: [first_token_ms?.p50 ?? null, first_token_ms?.p95 ?? null],
+    columns: days.map((one) => ({
+      key: one.day,
+      label: formatDay(one.day),
+      values: [one[name]?.p50 ?? null, one[name]?.p95 ?? null],
     })),
   };
 }

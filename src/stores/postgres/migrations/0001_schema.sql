@@ -538,6 +538,16 @@ CREATE TABLE usage_day (
   PRIMARY KEY (organization_id, dimension, day, name)
 );
 
+-- Histograms of a day: counts by bucket, as JSON.
+CREATE TABLE latency_day (
+  day          bigint NOT NULL,
+  model        text COLLATE "C" NOT NULL,
+  route        text COLLATE "C" NOT NULL,
+  first_tokens text NOT NULL,
+  durations    text NOT NULL,
+  PRIMARY KEY (day, model, route)
+);
+
 -- The days that are summed up.
 CREATE TABLE usage_day_done (
   day     bigint NOT NULL PRIMARY KEY,

@@ -541,6 +541,16 @@ CREATE TABLE usage_day (
   PRIMARY KEY (organization_id, dimension, day, name)
 ) STRICT, WITHOUT ROWID;
 
+-- Histograms of a day: counts by bucket, as JSON.
+CREATE TABLE latency_day (
+  day          INTEGER NOT NULL,
+  model        TEXT NOT NULL,
+  route        TEXT NOT NULL,
+  first_tokens TEXT NOT NULL,
+  durations    TEXT NOT NULL,
+  PRIMARY KEY (day, model, route)
+) STRICT, WITHOUT ROWID;
+
 -- The days that are summed up.
 CREATE TABLE usage_day_done (
   day     INTEGER NOT NULL PRIMARY KEY,
