@@ -1,9 +1,10 @@
 /**
  * `node bench/console.ts`: how fast the console's figures and lists come from a store with a history. Fills a new store with
  * organizations, tokens and the requests of 30 days, sums up their days as a service does, and sends the console's queries.
- * Options: --store sqlite|postgres (one of its own), --requests, --organizations, --tokens, --asks.
+ * Options: --store sqlite|postgres (one of its own), --requests, --organizations, --tokens, --asks; --data-dir keeps a filled store
+ * of SQLite there and uses it again.
  */
-import { mkdtempSync, rmSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -26,6 +27,7 @@ const { values } = parseArgs({
     tokens: { type: "string", default: "10000" },
     asks: { type: "string", default: "100" },
     store: { type: "string", default: "sqlite" },
+    "data-dir": { type: "string" },
   },
 });
 const [requestCount, organizations, tokens, asks] = [
@@ -118,12 +120,13 @@ async function measure(name: string, ask: () => Promise<unknown>): Promise<void>
   console.log(`${name.padEnd(34)} first ${first.toFixed(1)} ms, p50 ${at(0.5)} ms, p95 ${at(0.95)} ms`);
 }
 
-const dataDir = mkdtempSync(join(tmpdir(), "tollgate-console-"));
+const dataDir = values["data-dir"] ?? mkdtempSync(join(tmpdir(), "tollgate-console-"));
+const isFilled = existsSync(join(dataDir, "tollgate.db"));
 const server = values.store === "postgres" ? await makePostgresServer() : undefined;
 const open = () =>
   openStore({ database: server?.url ?? null, dataDir, role: "service", creates: true, clock: Date.now });
 await (await open()).close();
-await fill(dataDir, server?.url);
+if (!isFilled) await fill(dataDir, server?.url);
 const store = await open();
 try {
   const days = new UsageDays({ rows: store.usage, books: store.books, clock: Date.now, log: console });
@@ -143,7 +146,14 @@ try {
   const range = { forOperator: true, fromDay: toDay - (DAYS - 1) * DAY_MS, toDay };
   const one = "org_00000007";
   await measure("overview of all", () => overviews.overview({ organizationId: null, ...range }));
+  await measure("overview of all, 29 days", () =>
+    overviews.overview({ organizationId: null, ...range, fromDay: range.fromDay + DAY_MS }),
+  );
   await measure("overview of one organization", () => overviews.overview({ organizationId: one, ...range }));
+  await measure("margins by organization, all", () =>
+    overviews.margins({ organizationId: null, ...range, by: "organization" }),
+  );
+  await measure("latencies of a model", () => overviews.latencies({ model: "model/3", ...range }));
   const live = { config: { conversations: { keepDays: 1 } } };
   const conversations = conversationsOver({ rows: store.conversations, live, clock: Date.now });
   const requests = requestsOver({ holds: store.requests, refusals: store.refusals, conversations });
@@ -168,6 +178,7 @@ try {
   await measure("a month by token, all, one page", () => requests.sums(month, { by: "token" }, null));
   const directory = directoryOver({ rows: store.directory, clock: Date.now });
   const page = { search: null, status: null, cursor: null, limit: 50 };
+  await measure("a request by the provider's id", () => store.requests.idOfProviderResponse("none"));
   await measure("organizations", () => directory.organizations(page));
   await measure("tokens, searched", () =>
     directory.tokens({ ...page, createdBy: null, search: "99", organizationId: null }),
@@ -175,5 +186,5 @@ try {
 } finally {
   await store.close();
   await server?.remove();
-  rmSync(dataDir, { recursive: true, force: true });
+  if (values["data-dir"] === undefined) rmSync(dataDir, { recursive: true, force: true });
 }

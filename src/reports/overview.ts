@@ -8,7 +8,7 @@ import { ApiError } from "../errors.ts";
 import type { RefusalDayRow } from "../stores/queries/refusals.ts";
 import type { UsageDayRow } from "../stores/queries/usage.ts";
 import type { Store } from "../stores/store.ts";
-import { ALL_ORGANIZATIONS, daysBetween, type UsageDays } from "./usage-days.ts";
+import { ALL_ORGANIZATIONS, DAYS_DEFAULT, daysBetween, type UsageDays } from "./usage-days.ts";
 
 export interface OverviewsOptions {
   rows: Pick<Store["usage"], "credits" | "names" | "solvency" | "available">;
@@ -34,7 +34,6 @@ export interface OverviewRequest extends Period {
 }
 
 const DAYS_MAX = 366;
-const DAYS_DEFAULT = 30;
 const PACE_DAYS = 7;
 const TOP = 10;
 const ENDING_WITHIN_DAYS = 7;

@@ -26,6 +26,8 @@ const HOUR_IS_OVER_AFTER_MS = 120_000;
 /** Maximum age of the sums of an hour that is still open. */
 const FRESH_MS = 3_000;
 const RANGES_CACHED_MAX = 64;
+/** Days of an overview for which no period is selected. */
+export const DAYS_DEFAULT = 30;
 /** Limits how far back days are summed up, in case a clock was wrong. */
 const DAYS_BACK_MAX = 400;
 
@@ -126,6 +128,10 @@ export class UsageDays {
     const lastDay = dayStart(this.#options.clock() - DONE_AFTER_MS) - DAY_MS;
     const days = await this.#missingDays(lastDay - DAYS_BACK_MAX * DAY_MS, lastDay);
     for (const day of days.toReversed()) if (!this.#isStopping) await this.#finish(day);
+    // Finished hours and days are read now, so that a page waits for the current hour only.
+    const today = dayStart(this.#options.clock());
+    if (!this.#isStopping) await this.usage(ALL_ORGANIZATIONS, today - (DAYS_DEFAULT - 1) * DAY_MS, today);
+    for (const { openHours } of this.#openDays.values()) openHours.clear();
   }
 
   async #finish(day: number): Promise<void> {
@@ -182,7 +188,7 @@ export class UsageDays {
     const nothing = { settled: new UsageTally(day), settledHours: new Set<number>(), openHours: new Map() };
     const open: OpenDay = this.#openDays.get(day) ?? nothing;
     this.#openDays.set(day, open);
-    for (let hour = day; hour < day + DAY_MS && hour <= clock(); hour += HOUR_MS) {
+    for (let hour = day; hour < day + DAY_MS && hour <= clock() && !this.#isStopping; hour += HOUR_MS) {
       const nowMs = clock();
       const known = open.openHours.get(hour);
       if (open.settledHours.has(hour) || (known !== undefined && nowMs - known.atMs < FRESH_MS)) continue;

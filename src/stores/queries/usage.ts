@@ -183,8 +183,8 @@ function days({ read, readRows, write }: Database) {
     /** Returns the stored sums over all days of a range; `day` is the first of them. */
     together: (dimension: "token" | "organization", range: UsageRange): Promise<UsageDayRow[]> =>
       readRows(USAGE_DAY)`
-          select organization_id, dimension, name, min(day) as day, ${SUMS} ${within(range, dimension)}
-          group by organization_id, dimension, name`,
+          select cast(${range.organizationId} as text) as organization_id, cast(${dimension} as text) as dimension, name,
+            min(day) as day, ${SUMS} ${within(range, dimension)} group by name`,
   };
 }
 
