@@ -213,3 +213,24 @@ test("the latencies of a model are those of its finished hours, by day and by ro
   await days.sumUp();
   for (const of of [open, newDays()]) expect(await latencies(of)).toMatchObject(expected);
 });
+
+test("once the days are summed up, a query reads the current hour only", async () => {
+  const day = TODAY + 32 * DAY_MS;
+  nowMs = day + 5.5 * HOUR_MS;
+  const read: number[] = [];
+  const rows = Object.create(store.usage, {
+    requests: {
+      value: (fromMs: number, toMs: number) => {
+        read.push(fromMs);
+        return store.usage.requests(fromMs, toMs);
+      },
+    },
+  }) as Store["usage"];
+  const early = new UsageDays({ rows, books: store.books, clock, log });
+  await early.sumUp();
+  expect(read.length).toBeGreaterThan(1);
+  read.length = 0;
+  await request("org_a", nowMs, 9);
+  expect(await charged(ALL_ORGANIZATIONS, day - DAY_MS, day, early)).toEqual({ charged: 9, pendingDays: 0 });
+  expect(read).toEqual([day + 5 * HOUR_MS]);
+});
