@@ -323,15 +323,13 @@ export const USAGE_DAY = declareTable("usage_day", ["organizationId", "dimension
   ...USAGE_COUNTS,
 });
 
-/** Times of a day's requests of all organizations, as counts by bucket. */
+/** Times from the hold on of a day's requests of all organizations, as counts by bucket; durations of complete answers only. */
 export const LATENCY_DAY = declareTable("latency_day", ["day", "model", "route"], {
   /** Its first millisecond, in UTC. */
   day: number("day"),
   model: requiredText("model"),
   route: requiredText("route"),
-  /** Times to the first token, from the hold on. */
   firstTokens: json<Histogram>("first_tokens"),
-  /** Durations of the complete answers, from the hold on. */
   durations: json<Histogram>("durations"),
 });
 
