@@ -48,7 +48,7 @@ async function openPostgres(): Promise<Opened> {
 
 const KINDS = [
   { kind: "SQLite", open: openSqlite, runs: RUNS, skip: false },
-  { kind: "PostgreSQL", open: openPostgres, runs: Math.ceil(RUNS / 5), skip: !hasPostgres },
+  { kind: "PostgreSQL", open: openPostgres, runs: Math.ceil(RUNS / 25), skip: !hasPostgres },
 ];
 
 describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {

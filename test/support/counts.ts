@@ -44,7 +44,7 @@ export const COUNTS = {
   },
   deliveries: {
     file: "test/payments/deliveries.test.ts",
-    tests: 200,
+    tests: 1_000,
     soak: 20_000,
     unit: "random orders of the payment provider's deliveries",
   },
@@ -57,7 +57,7 @@ export const COUNTS = {
     unit: "split event streams",
   },
   prices: { file: "src/credits/price.test.ts", tests: 20_000, soak: 1_000_000, unit: "prices" },
-  histories: { file: "test/books/histories.test.ts", tests: 100, soak: 200, unit: "histories" },
+  histories: { file: "test/books/histories.test.ts", tests: 250, soak: 200, unit: "histories" },
   decisions: {
     file: "src/credits/decide.property.test.ts",
     tests: 100,

@@ -18,13 +18,11 @@ import { Random } from "../random.ts";
 import { type Site, ViolationError } from "../site.ts";
 import { createDatabase } from "../stores.ts";
 
-/** Requests of a run in a soak, of which twenty make 100,000. The tests send a tenth of them to each store. */
+/** Requests of a run in a soak, of which twenty make 100,000. The tests send a fifth of them to each store. */
 const REQUESTS = 5_000;
-const TESTED_SHARE = 0.1;
+const TESTED_SHARE = 0.2;
 const AT_ONCE = 32;
-/** Steps of a run in a soak; those of the tests are shorter, so that as much is done to the services as to twice the requests. */
-const STEPS = 25;
-const REQUESTS_A_STEP_MIN = 100;
+const REQUESTS_A_STEP = 200;
 const ACCOUNTS = 7;
 const POOR_CREDITS = "0.5";
 /** Requests of months ago, which retention removes. */
@@ -120,16 +118,13 @@ class Run {
   readonly #nodes: Nodes;
   readonly #random: Intents;
   readonly #count: number;
-  readonly #requestsAStep: number;
   /** Requests that may begin before the next step has ended: some run during each step. */
-  #most: number;
+  #most = 2 * REQUESTS_A_STEP;
 
   constructor(nodes: Nodes, random: Intents, count: number) {
     this.#nodes = nodes;
     this.#random = random;
     this.#count = count;
-    this.#requestsAStep = Math.max(REQUESTS_A_STEP_MIN, count / STEPS);
-    this.#most = 2 * this.#requestsAStep;
   }
 
   /** Resolves with the copies that were made when all requests have ended. */
@@ -138,14 +133,14 @@ class Run {
     // A failed step ends it with an error of its own.
     playing.catch(() => {});
     const copying: Promise<MadeCopy>[] = [];
-    const steps = Math.ceil(this.#count / this.#requestsAStep);
+    const steps = Math.ceil(this.#count / REQUESTS_A_STEP);
     for (let step = 1; step < steps; step += 1) {
-      while (this.intents.length < step * this.#requestsAStep) await sleep(LOOK_EVERY_MS);
+      while (this.intents.length < step * REQUESTS_A_STEP) await sleep(LOOK_EVERY_MS);
       if (step % 2 === 1) await this.#nodes.restart(random.between(0, this.#nodes.count - 1));
       await this.#nodes.reload();
       // Its commands use the first node, which a step restarts only after they have begun.
       if (step === 2) copying.push(copyStore(this.#nodes, directory, `${name}_copy`));
-      this.#most += this.#requestsAStep;
+      this.#most += REQUESTS_A_STEP;
     }
     this.#most = this.#count;
     await playing;
