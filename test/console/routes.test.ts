@@ -4,7 +4,14 @@ import type { Browser } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import { adminTokenOf, eventually, signIn, visit } from "../support/console.ts";
-import { makeDirectory, makeOrganization, type RunningService, send, startService } from "../support/service.ts";
+import {
+  makeDirectory,
+  makeOrganization,
+  type RunningService,
+  send,
+  startProcess,
+  startService,
+} from "../support/service.ts";
 import { answering, type Behaviour, sendJson, startUpstream, type Upstream } from "../support/upstream.ts";
 
 describe.skipIf(!hasBrowser)("the operator", () => {
@@ -53,7 +60,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     const config = { providers: [upstream.provider], models: [model] };
     const shift = "const now = Date.now; Date.now = () => now() - 2 * 86_400_000;";
     const environment = { NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(shift)}` };
-    const past = await startService({ dataDir, config, environment });
+    const past = await startProcess({ dataDir, config, environment });
     const { token } = await makeOrganization(past, "10");
     const ask = () =>
       send(past, "/v1/chat/completions", token, { model: "timed", messages: [{ role: "user", content: "a" }] });
