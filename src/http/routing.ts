@@ -125,5 +125,5 @@ export function isPublicPath(path: string): boolean {
 
 /** True for a path of Gemini's API. */
 export function isGeminiPath(path: string): boolean {
-  return path.startsWith("/v1beta/");
+  return /^\/v1(alpha|beta)\//.test(path);
 }

@@ -286,6 +286,8 @@ async function document(server: FastifyInstance, version: string): Promise<void>
   server.get("/docs/yaml", documentHandler(server, "yaml"));
 }
 
+/** The version of Google's API that `@google/genai` can be set to; its methods are those of `v1beta`. */
+const VERSION_ALPHA = /^\/+v1alpha\//;
 /** Begins a call by the name of a model with a slash, before which Google's clients write no `models/`. */
 const MODEL_ALONE = /^\/v1beta\/(?!models\/)(?=[^?]+:\w+(?:\?|$))/;
 
@@ -299,7 +301,8 @@ function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" 
     const { url: sent = "/" } = request;
     const url = basePath === "" ? sent : sent.replace(path, "/");
     if (!isGeminiPath(requestPath({ url }))) return url;
-    const stripped = takeQueryKey(request, url, keyInQuery).replace(MODEL_ALONE, "$&models/");
+    const keyless = takeQueryKey(request, url, keyInQuery);
+    const stripped = keyless.replace(VERSION_ALPHA, "/v1beta/").replace(MODEL_ALONE, "$&models/");
     // Fastify keeps it for its log.
     request.originalUrl = stripped;
     return stripped;

@@ -77,6 +77,21 @@ describe("A path with a trailing or repeated slash is equivalent to the path wit
     expect((await send(service, "/v1beta/sandbox/echo", token)).status).toBe(404);
   });
 
+  test("Gemini's API is also under /v1alpha, with its errors and its form of the models; /v1/models stays OpenAI's.", async () => {
+    const contents = [{ role: "user", parts: [{ text: "hello" }] }];
+    for (const path of ["/v1alpha/models/sandbox/echo", "/v1alpha/sandbox/echo", "//v1alpha/models/sandbox/echo"]) {
+      const answer = await send(service, `${path}:generateContent`, token, { contents });
+      expect(await answer.json()).toMatchObject({ candidates: [{ content: { parts: [{ text: "hello" }] } }] });
+    }
+    const models = await (await send(service, "/v1alpha/models", token)).json();
+    expect(models).toEqual(await (await send(service, "/v1beta/models", token)).json());
+    expect(models).toMatchObject({ models: expect.any(Array) });
+    const unknown = await send(service, "/v1alpha/models/none:generateContent", token, { contents });
+    expect(await unknown.json()).toMatchObject({ error: { code: 404, status: "NOT_FOUND" } });
+    expect(await (await send(service, "/v1/models", token)).json()).toMatchObject({ object: "list" });
+    expect((await send(service, "/v1alpha", token)).status).toBe(404);
+  });
+
   test("A client whose base URL ends with a slash works.", async () => {
     const client = new OpenAI({ apiKey: token, baseURL: `${service.baseUrl}/`, maxRetries: 0 });
     expect((await client.models.list()).data.length).toBeGreaterThan(1);

@@ -206,7 +206,7 @@ describe("the Kubernetes manifests", () => {
       names: [spec?.rules?.[0]?.host, ...(spec?.tls?.[0]?.hosts ?? [])],
     }));
     // Gemini's path is not below /v1: a prefix matches whole segments.
-    expect(api?.rule?.http?.paths.map(({ path }) => path)).toEqual(["/v1", "/v1beta"]);
+    expect(api?.rule?.http?.paths.map(({ path }) => path)).toEqual(["/v1", "/v1beta", "/v1alpha"]);
     expect(api?.annotations["nginx.ingress.kubernetes.io/proxy-next-upstream"]).toBe("error timeout");
     expect(console?.annotations).toHaveProperty("nginx.ingress.kubernetes.io/whitelist-source-range");
     const ports = all<Service>("Service").find(({ metadata }) => metadata?.name === "tollgate")?.spec?.ports;
