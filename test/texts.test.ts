@@ -127,7 +127,7 @@ const INVALID_REQUESTS: unknown[] = [
   { messages: [{ role: "tool", content: "result" }] },
   { messages: [message], metadata: { ["k".repeat(65)]: "a" } },
   { messages: [message], max_tokens: 1, max_completion_tokens: 1 },
-  { messages: [message], n: 2 },
+  { messages: [message], n: 9 },
   { messages: [message], tool_choice: "required" },
   {
     messages: [message],

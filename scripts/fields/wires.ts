@@ -78,7 +78,7 @@ const PNG = "data:image/png;base64,AAAA";
 function sentToOpenAi({ request }: DecodedCompletion): ReturnType<Wire["sent"]> {
   const { requestFormat } = KNOWN_PROVIDERS.find(({ id }) => id === "openai") ?? {};
   const format = { ...DEFAULT_REQUEST_FORMAT, ...requestFormat };
-  const { max_completion_tokens: stated, max_tokens: most = stated, metadata, n: _one, ...rest } = request;
+  const { max_completion_tokens: stated, max_tokens: most = stated, metadata, ...rest } = request;
   const upstream = { ...rest, max_tokens: most ?? 100, stream: request.stream === true } as UpstreamRequest;
   const { request: fitted, ignored } = fitFields(upstream, format.fields);
   // Labels are stored with the charge.

@@ -1,5 +1,5 @@
 import { type AnswerPiece, NATIVE_DOCUMENT } from "./answer.ts";
-import type { Delta, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
+import type { Delta, FinishReason, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 import type { EmbeddingVector } from "./embeddings/vector.ts";
 import { isObject } from "./json.ts";
@@ -29,15 +29,31 @@ export class AnswerFold {
   readonly whole: Fields = {};
   /** The fields beside the message that this service only passes on. */
   readonly choice: Fields = {};
+  finishReason: FinishReason | undefined;
+  readonly #further: AnswerFold[] = [];
+
+  /** All choices; the first is this message. */
+  get choices(): readonly AnswerFold[] {
+    // An upstream may leave out one between others.
+    return [this, ...this.#further.filter((one) => one !== undefined)];
+  }
 
   add(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, logprobs, native, whole, choice, vectors } of pieces) {
+    for (const piece of pieces) {
+      const { index = 0, delta, logprobs, native, whole, choice, vectors, finish_reason } = piece;
+      if (whole !== undefined) Object.assign(this.whole, whole);
+      if (index > 0) {
+        const further = this.#further[index - 1] ?? new AnswerFold();
+        this.#further[index - 1] = further;
+        further.add([{ ...piece, index: 0 }]);
+        continue;
+      }
+      if (finish_reason !== undefined) this.finishReason = finish_reason;
       if (vectors !== undefined) this.vectors = vectors;
       const document = native?.find(({ type }) => type === NATIVE_DOCUMENT);
       if (document !== undefined) this.document = document.data;
       if (delta !== undefined) this.#add(delta);
       if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
-      if (whole !== undefined) Object.assign(this.whole, whole);
       if (choice !== undefined) Object.assign(this.choice, choice);
     }
   }

@@ -6,6 +6,8 @@ import type { CallCounts, ReportField } from "./price-classes.ts";
 export interface AnswerPiece {
   /** The upstream's own id of the answer, as its invoices and its support know it. */
   responseId?: string;
+  /** The choice that the piece belongs to; 0 if absent. */
+  index?: number;
   delta?: Delta;
   /** Texts in the delta's further fields that earlier pieces contain, or its reasoning does: they are metered once. */
   repeated?: ReadonlySet<unknown>;

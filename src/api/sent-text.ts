@@ -87,6 +87,7 @@ export function deltaTexts(delta: Delta): string[] {
 /** Fields of a piece that are not text: the service states its own, or charges by them, and vectors cost nothing. */
 const NOT_SENT = new Set<string>([
   "responseId",
+  "index",
   "finish_reason",
   "usage",
   "calls",

@@ -25,6 +25,8 @@ export interface PromptEstimate {
   hasMedia: boolean;
   /** True if the request marks a part to be cached for an hour: without a mark no cache write is of that kind. */
   hasHourCache: boolean;
+  /** Choices of the answer, each with a bound of its own; absent for one. */
+  choices?: number;
   /** Calls of a request whose answer does not show them, as far as the request bounds them; absent if it has none. */
   calls?: CallCounts;
 }

@@ -66,7 +66,8 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
   const textTokens = estimate.likely - estimate.likelyBesideText;
   const assumed = isCounted ? { ...plan, estimate: { ...estimate, textTokens } } : plan;
   const estimatedRange = outputRange(gateway, principal, assumed);
-  const wanted = wantedLimits(gateway, principal, estimate.likely + estimatedRange.most, plan);
+  const { choices = 1 } = estimate;
+  const wanted = wantedLimits(gateway, principal, estimate.likely + estimatedRange.most * choices, plan);
   const admitted = call.limited.admit(wanted);
   const entry = admitted instanceof Promise ? await admitted : admitted;
   // A count takes time that callers share, so its tokens stay in the minute even if nothing is charged.
@@ -129,6 +130,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
 /** The need of a request on one of its routes, with the bounds of its hold. */
 interface RouteNeed extends HoldNeed {
   route: Route;
+  choices: number;
   least: MicroCredits;
   most: MicroCredits;
 }
@@ -139,11 +141,12 @@ type Needs = readonly [RouteNeed, ...RouteNeed[]];
 function needOf({ model, estimate }: Plan, route: Route, range: OutputRange, isFree: boolean): RouteNeed {
   const { prompt, completion, calls: callsMost } = tokenBoundsOf(model, route, estimate, range.most);
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
-  const outputTokensLeast = completion > range.most ? completion : range.least;
+  const { choices = 1 } = estimate;
+  const outputTokensLeast = completion > range.most * choices ? completion : range.least * choices;
   const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), { ...estimate, callsMost });
   const need = { promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
   const { least, most } = holdBounds(need);
-  return { ...need, route, least, most };
+  return { ...need, route, choices, least, most };
 }
 
 /** Returns the needs whose least amount is within the bound that the request states. Throws max_cost_exceeded if none is. */
@@ -168,9 +171,9 @@ function boundsOfAll(needs: Needs, maxCost: MicroCredits | null): { least: Micro
   return { least, most: maxCost !== null && maxCost < most ? maxCost : most };
 }
 
-/** Returns the output tokens that an amount covers on each of the routes. */
+/** Returns the output tokens of each choice that an amount covers on each of the routes. */
 function affordableOnAll(amount: MicroCredits, needs: Needs): number {
-  return Math.min(...needs.map((need) => affordableOutputTokens(amount, need)));
+  return Math.min(...needs.map((need) => Math.floor(affordableOutputTokens(amount, need) / need.choices)));
 }
 
 /** Returns what a retry of a request has in common with it; null for one that no retry can repeat. */
@@ -222,7 +225,7 @@ function refusal(
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
   }
-  const isBoundByMaxTokens = needs.every((need) => need.outputTokensMost === range.most);
+  const isBoundByMaxTokens = needs.every((need) => need.outputTokensMost === range.most * need.choices);
   const affordable = isBoundByMaxTokens ? affordableOnAll(reach, needs) : 0;
   if (range.most > 0) fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";

@@ -82,6 +82,9 @@ export function headOfReplay(
   return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };
 }
 
+/** An answer as one message for each choice. */
+export type Folded = Omit<AnswerFold, "add" | "document">;
+
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */
 export const STORED_CHARACTERS_MAX = 1024 * 1024;
 
@@ -91,8 +94,9 @@ export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {
   ended: number;
   /** The headers `x-tollgate-…` of the answer, and its media type if it is not JSON. */
   headers: Record<string, string>;
-  /** The whole answer; the fold of this piece is the answer again. */
+  /** The whole answer; the fold of this piece is the answer again, with those of its further choices. */
   piece: AnswerPiece;
+  further?: readonly AnswerPiece[];
   finishReason: FinishReason;
   tokens: TokenCounts;
 }
@@ -100,28 +104,35 @@ export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {
 /** Returns the JSON text of a complete answer to store under its idempotency key; null where it is too long. */
 export function storedText(
   { id, created, headers }: AnswerHead,
-  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice" | "vectors">,
+  fold: Folded,
   { tokens, ended }: Pick<StoredAnswer, "tokens" | "ended">,
   finishReason: FinishReason = "stop",
 ): string | null {
-  const { vectors, logprobs, whole, choice } = fold;
+  const { vectors } = fold;
   const lengths = (vectors ?? []).map((vector) => (vector instanceof NumbersText ? vector.json : vector).length);
   // Their text is as long, or longer, and would be made only to be measured.
   if (lengths.reduce((sum, length) => sum + length, 0) > STORED_CHARACTERS_MAX) return null;
-  const { role: _role, tool_calls, ...rest } = fold.message();
-  const calls = tool_calls?.map((call, index) => ({ index, ...call }));
-  const delta = { ...rest, ...(calls && { tool_calls: calls }) };
   const own = Object.fromEntries(
     Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-") || name === "content-type"),
   );
-  const piece: AnswerPiece = {
-    delta,
+  const further = fold.choices.slice(1).map((one, place) => {
+    return { ...pieceOf(one), index: place + 1, ...(one.finishReason && { finish_reason: one.finishReason }) };
+  });
+  const stored: StoredAnswer = { id, created, ended, headers: own, piece: pieceOf(fold), finishReason, tokens };
+  if (further.length > 0) stored.further = further;
+  const text = JSON.stringify(stored);
+  return text.length > STORED_CHARACTERS_MAX ? null : text;
+}
+
+function pieceOf(fold: Folded): AnswerPiece {
+  const { vectors, logprobs, whole, choice } = fold;
+  const { role: _role, tool_calls, ...rest } = fold.message();
+  const calls = tool_calls?.map((call, index) => ({ index, ...call }));
+  return {
+    delta: { ...rest, ...(calls && { tool_calls: calls }) },
     logprobs,
     ...(vectors && { vectors }),
     ...(Object.keys(whole).length > 0 && { whole }),
     ...(Object.keys(choice).length > 0 && { choice }),
   };
-  const stored: StoredAnswer = { id, created, ended, headers: own, piece, finishReason, tokens };
-  const text = JSON.stringify(stored);
-  return text.length > STORED_CHARACTERS_MAX ? null : text;
 }

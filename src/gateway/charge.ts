@@ -47,17 +47,18 @@ const TOKENS_OF_DOUBT = 64;
 
 /**
  * Returns the bounds of a route: the upper estimate of the prompt and `max_tokens`; the context window where the provider runs
- * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`.
+ * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`; that of the completion for each choice.
  */
 export function tokenBoundsOf(
   { contextWindow, maxOutputTokens }: Pick<CatalogModel, "contextWindow" | "maxOutputTokens">,
   { runsTools, countsReasoningBeside, callsMost }: Pick<Route, "runsTools" | "countsReasoningBeside" | "callsMost">,
-  { most }: Pick<PromptEstimate, "most">,
+  { most, choices = 1 }: Pick<PromptEstimate, "most" | "choices">,
   maxTokens: number,
 ): TokenBounds {
+  const completion = countsReasoningBeside === true && maxTokens > 0 ? Math.max(maxTokens, maxOutputTokens) : maxTokens;
   return {
     prompt: runsTools === true ? Math.max(most, contextWindow) : most,
-    completion: countsReasoningBeside === true && maxTokens > 0 ? Math.max(maxTokens, maxOutputTokens) : maxTokens,
+    completion: completion * choices,
     calls: callsMost ?? 0,
   };
 }
@@ -191,7 +192,9 @@ export async function chargeOf(
     counts === undefined
       ? rough
       : countedCharge(report, { input, ...counts.answer }, { ...plan.estimate.calls, ...meter.calls }, bounds);
-  return isHidden(one) ? withHidden(seen, outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one) : seen;
+  if (!isHidden(one)) return seen;
+  const { choices = 1 } = plan.estimate;
+  return withHidden(seen, choices * outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one);
 }
 
 /** Tells whether a report may be too low. The prompt is compared only if nothing else is charged. */

@@ -146,9 +146,9 @@ function replay(
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
 ): Promise<void> | undefined {
-  const { piece, finishReason, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
+  const { piece, further = [], finishReason, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
   const { input: promptTokens } = tokenTotals(tokens);
   client.open({ ...headOfReplay(call, model, head, { available, ...limits }), promptTokens });
-  void client.push([piece]);
+  void client.push([piece, ...further]);
   return client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
 }

@@ -5,7 +5,7 @@ import type { EventEnd } from "../credits/facts.ts";
 import { isOwnCut, UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 import { type Admission, intentOf } from "./admit.ts";
-import { type AnswerSink, headOf } from "./answer.ts";
+import { type AnswerSink, type Folded, headOf } from "./answer.ts";
 import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
 import { checkpointOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -27,7 +27,7 @@ export interface Delivery {
   firstTokenMs: number | null;
   meter: MeterReading;
   /** The answer as one message; undefined where nothing needs it. */
-  fold: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice" | "vectors"> | undefined;
+  fold: Folded | undefined;
 }
 
 /**
@@ -133,15 +133,17 @@ function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
  * that are made instead contain the answer's own id, a UUID, so that they are unique among answers.
  */
 export function toolCallCompleter(answerId: string) {
-  /** Ids by the index of a call. */
-  const ids = new Map<number, string>();
+  /** Ids by the place of a call: its index, after that of a further choice. */
+  const ids = new Map<string, string>();
   // Short, because OpenAI accepts ids of at most 40 characters.
-  const idFor = (index: number) => `call_${BigInt(`0x${answerId.replaceAll("-", "")}`).toString(36)}_${index}`;
-  const completed = ({ index, id, type: _type, function: called, ...rest }: ToolCallDelta): ToolCallDelta => {
-    if (ids.has(index)) return { index, ...(called && { function: called }), ...rest };
+  const idFor = (place: string) => `call_${BigInt(`0x${answerId.replaceAll("-", "")}`).toString(36)}_${place}`;
+  const completed = (call: ToolCallDelta, choice = 0): ToolCallDelta => {
+    const { index, id, type: _type, function: called, ...rest } = call;
+    const place = choice === 0 ? `${index}` : `${choice}_${index}`;
+    if (ids.has(place)) return { index, ...(called && { function: called }), ...rest };
     const isUnique = id !== undefined && id !== "" && !ids.values().some((other) => other === id);
-    const unique = isUnique ? id : idFor(index);
-    ids.set(index, unique);
+    const unique = isUnique ? id : idFor(place);
+    ids.set(place, unique);
     return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
   };
   return (pieces: readonly AnswerPiece[]): readonly AnswerPiece[] => {
@@ -149,7 +151,7 @@ export function toolCallCompleter(answerId: string) {
     return pieces.map((piece) => {
       const calls = piece.delta?.tool_calls;
       if (calls === undefined) return piece;
-      const delta: Delta = { ...piece.delta, tool_calls: calls.map(completed) };
+      const delta: Delta = { ...piece.delta, tool_calls: calls.map((call) => completed(call, piece.index)) };
       return { ...piece, delta };
     });
   };

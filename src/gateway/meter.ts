@@ -43,6 +43,7 @@ const DATA_CHARACTERS_A_TOKEN = 1024;
  * upstream's reports.
  */
 export class Meter implements SentTextVisitor {
+  /** That of the first choice. */
   finishReason: FinishReason | undefined;
   /** The service tier that the upstream reported last. */
   serviceTier: string | undefined;
@@ -80,7 +81,7 @@ export class Meter implements SentTextVisitor {
 
   add(chunks: readonly UpstreamChunk[]): void {
     for (const chunk of chunks) {
-      if (chunk.finish_reason !== undefined) this.finishReason = chunk.finish_reason;
+      if (chunk.finish_reason !== undefined && !chunk.index) this.finishReason = chunk.finish_reason;
       if (chunk.responseId !== undefined) this.#responseId = printable(chunk.responseId, RESPONSE_ID_CHARACTERS_MAX);
       if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
       visitSent(chunk, this);

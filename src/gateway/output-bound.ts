@@ -135,7 +135,7 @@ export function refuseAboveWindow(setting: OutputSetting, { model, output, estim
 type OutputSetting = Pick<Gateway, "completionMaxTokens">;
 type OutputLimits = Pick<CatalogModel, "maxOutputTokens" | "contextWindow" | "hasUnknownWindow">;
 
-/** Output tokens that a request is admitted with. */
+/** Output tokens that each choice of a request is admitted with. */
 export interface OutputRange {
   /** Tokens that the credits must cover. */
   least: number;
@@ -151,11 +151,13 @@ export function outputRange(gateway: Gateway, principal: Principal, plan: Plan):
   const unit = "tokensPerMinute";
   const limits = [...limitKeys(gateway, principal, unit), ...callLimits(principal, plan, unit)];
   const minuteLimit = gateway.limits.partOf(Math.min(...limits.map(({ limit }) => limit)));
-  const minuteRoom = Math.max(ANSWER_TOKENS_LEAST, minuteLimit - estimate.likely);
+  const { choices = 1 } = estimate;
+  const minuteRoom = Math.max(ANSWER_TOKENS_LEAST, Math.floor((minuteLimit - estimate.likely) / choices));
   const wanted = wantedOutputTokens(gateway, model, asked);
   const isKept = asked !== undefined && isRefusedAbove(gateway, output);
   const fitting = isKept ? wanted : fittingOutputTokens(wanted, asked !== undefined, model, estimate);
   const allowed = asked === undefined ? Math.min(fitting, minuteRoom) : fitting;
-  const most = principal.organizationKind === "playground" ? Math.min(allowed, gateway.playground.maxTokens) : allowed;
+  const playgroundMost = Math.ceil(gateway.playground.maxTokens / choices);
+  const most = principal.organizationKind === "playground" ? Math.min(allowed, playgroundMost) : allowed;
   return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested: asked ?? wanted };
 }

@@ -112,7 +112,7 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);
   const { tokens, basis, reported } = charge;
   if (end === "complete" && basis === "reported" && !plan.isInputOnly) {
-    const written = tokens.output + tokens.reasoning;
+    const written = (tokens.output + tokens.reasoning) / (estimate.choices ?? 1);
     outputRates.note({ upstream: upstreamOf(route), organizationId, tokens: written, durationMs: elapsedMs });
   }
   if (reported === null) return charge;

@@ -26,7 +26,7 @@ export const LOCAL_SERVERS: readonly LocalServer[] = [
     requestFormat: {
       reasoningField: "reasoning",
       fields: passing(
-        ...(["top_k", "min_p", "repetition_penalty", "chat_template_kwargs"] as const),
+        ...(["n", "top_k", "min_p", "repetition_penalty", "chat_template_kwargs"] as const),
         ...(["guided_json", "guided_regex", "guided_choice", "guided_grammar"] as const),
         ...(["content.input_audio", "content.video_url"] as const),
       ),

@@ -5,7 +5,7 @@ import { fitFields } from "./fields.ts";
 import { readText } from "./http/answer.ts";
 import { bearerKey, UpstreamClient } from "./http/upstream-client.ts";
 import { ask } from "./openai/answer.ts";
-import { ChunkReader } from "./openai/chunks.ts";
+import { ChoicesReader, ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import { makeImages, speak, transcribe } from "./openai/tasks.ts";
@@ -64,9 +64,10 @@ export function createAzure(settings: ProviderSettings, environment: Environment
 }
 
 async function complete(client: UpstreamClient, format: RequestFormat, call: ProviderCall): Promise<ProviderAnswer> {
-  const reader = () => new ChunkReader();
+  const { n = 1 } = call.request;
+  const reader = () => (n > 1 ? new ChoicesReader(n) : new ChunkReader());
   if (call.native !== undefined) {
-    const { model, max_tokens, stream } = call.request;
+    const { model, max_tokens, stream } = fitFields(call.request, format.fields).request;
     const usage = stream ? { stream_options: { include_usage: true } } : {};
     const body = JSON.stringify({ ...call.native.body, model, max_tokens, stream, ...usage });
     return { chunks: await ask(client, call, { path: "/completions", body, reader }) };

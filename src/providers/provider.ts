@@ -43,7 +43,7 @@ export interface Provider {
 /** A request to an upstream: without nulls and unsupported hints. Its `instructions` are a system message before the others. */
 export type UpstreamRequest = Omit<
   ChatCompletionRequest,
-  "max_completion_tokens" | "metadata" | "n" | "max_tokens" | "stream"
+  "max_completion_tokens" | "metadata" | "max_tokens" | "stream"
 > & {
   /** The upstream's own name of the model. */
   model: string;

@@ -68,7 +68,7 @@ export const AZURE_FORMAT: Partial<RequestFormat> = {
   acceptsExtraContent: false,
   servesTexts: false,
   fields: {
-    ...passing("verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
+    ...passing("n", "verbosity", "store", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"),
     ...passing("content.file", "content.input_audio"),
   },
   schemas: AZURE_SCHEMAS,
@@ -238,7 +238,7 @@ const ROWS: readonly Row[] = [
     documentation: "https://docs.together.ai/reference/chat-completions",
     requestFormat: {
       reasoningField: "reasoning",
-      fields: passing("top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "content.video_url"),
+      fields: passing("n", "top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "content.video_url"),
     },
   },
   {
@@ -246,7 +246,7 @@ const ROWS: readonly Row[] = [
     name: "Fireworks",
     baseUrl: "https://api.fireworks.ai/inference/v1",
     documentation: "https://docs.fireworks.ai/api-reference/post-chatcompletions",
-    requestFormat: { fields: passing("top_k", "thinking") },
+    requestFormat: { fields: passing("n", "top_k", "thinking") },
   },
   {
     id: "openrouter",

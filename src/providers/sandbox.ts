@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
 import { once } from "../api/answer.ts";
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
-import { fitFields } from "./fields.ts";
+import { fitFields, passing } from "./fields.ts";
 import {
   type Provider,
   type ProviderAnswer,
@@ -23,8 +23,7 @@ import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings
 const PIECES_A_BATCH = 128;
 const FAULT_TOKENS = 10;
 const NO_FAULT = { events: [] };
-/** The sandbox takes none of the fields that few providers take. */
-const NO_FIELDS = {};
+const FIELDS = passing("n");
 const MODELS = ["echo", "story", "fault"] as const;
 
 /**
@@ -38,12 +37,12 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
     isScripted: true,
     convert: (request) =>
       unlessRefused(() => {
-        const fitted = fitFields(request, NO_FIELDS);
+        const fitted = fitFields(request, FIELDS);
         checkSchema(request);
         return fitted;
       }),
     complete: async (call) => {
-      const { request, ignored } = fitFields(call.request, NO_FIELDS);
+      const { request, ignored } = fitFields(call.request, FIELDS);
       return { ...(await complete({ ...call, request }, timeouts)), ignored };
     },
     tasks: { ...SANDBOX_TASKS, embedding: embedInSandbox },
@@ -55,11 +54,18 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
 
 async function complete({ request, signal }: ProviderCall, timeouts: ProviderTimeouts): Promise<ProviderAnswer> {
   signal.throwIfAborted();
-  if (request.model !== "fault") return { chunks: perform(request, scriptOf(request), NO_FAULT, signal, 0) };
+  if (request.model !== "fault") return { chunks: perform(request, scripts(request, scriptOf), NO_FAULT, signal, 0) };
   const fault = readFault(lastUserText(request.messages));
   await wait(fault.delayMs, timeouts.firstByteMs, signal);
   if (fault.failure !== undefined) throw fault.failure;
-  return { chunks: perform(request, faultScript(request, fault), fault, signal, timeouts.idleMs) };
+  const written = scripts(request, (one) => faultScript(one, fault));
+  return { chunks: perform(request, written, fault, signal, timeouts.idleMs) };
+}
+
+/** Writes the script of each choice, which has a seed of its own. */
+function scripts(request: UpstreamRequest, write: (request: UpstreamRequest) => Script): Script[] {
+  const { n = 1, seed = 0 } = request;
+  return Array.from({ length: n }, (_, index) => write({ ...request, seed: seed + index }));
 }
 
 function scriptOf(request: UpstreamRequest): Script {
@@ -79,12 +85,17 @@ function faultScript(request: UpstreamRequest, fault: Fault): Script {
 
 async function* perform(
   { instructions = "", messages }: UpstreamRequest,
-  { pieces, finishReason }: Script,
+  written: readonly Script[],
   fault: Pick<Fault, "events" | "finishReason" | "isWithoutUsage">,
   signal: AbortSignal,
   idleMs: number,
 ): AsyncGenerator<readonly UpstreamChunk[], undefined> {
-  const chunks: UpstreamChunk[] = [{ delta: { role: "assistant" } }, ...pieces.map((delta) => ({ delta }))];
+  const of = (index: number) => (index === 0 ? {} : { index });
+  const pieces = written
+    .flatMap(({ pieces: own }, index) => own.map((delta, place) => ({ place, chunk: { ...of(index), delta } })))
+    .sort((one, other) => one.place - other.place)
+    .map(({ chunk }) => chunk);
+  const chunks: UpstreamChunk[] = [{ delta: { role: "assistant" } }, ...pieces];
   let sent = 0;
   for (const event of fault.events) {
     if (event.afterTokens >= chunks.length) break;
@@ -95,7 +106,9 @@ async function* perform(
     if ("failure" in event) throw event.failure;
     await wait(event.silenceMs, idleMs, signal);
   }
-  chunks.push({ finish_reason: fault.finishReason ?? finishReason });
+  for (const [index, { finishReason }] of written.entries()) {
+    chunks.push({ ...of(index), finish_reason: fault.finishReason ?? finishReason });
+  }
   const prompt_tokens = countTokens(instructions) + countPromptTokens(messages);
   const usage = { prompt_tokens, completion_tokens: pieces.length };
   if (!fault.isWithoutUsage) chunks.push({ usage });

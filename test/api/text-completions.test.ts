@@ -147,7 +147,6 @@ describe("A text completion at another provider", () => {
 });
 
 test.each([
-  ["n", { n: 2 }],
   ["best_of", { best_of: 3 }],
   ["echo", { echo: true }],
   ["logprobs", { logprobs: 1 }],

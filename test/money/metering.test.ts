@@ -16,7 +16,7 @@ import { google } from "../../src/providers/ai-sdk/wires/google.ts";
 import { GeminiReader } from "../../src/providers/native/gemini.ts";
 import { MessagesReader } from "../../src/providers/native/messages.ts";
 import { ResponsesReader } from "../../src/providers/native/responses.ts";
-import { ChunkReader } from "../../src/providers/openai/chunks.ts";
+import { ChoicesReader, ChunkReader } from "../../src/providers/openai/chunks.ts";
 import { UpstreamError } from "../../src/providers/provider.ts";
 import { countOf, timeoutOf } from "../support/counts.ts";
 import {
@@ -28,6 +28,7 @@ import {
   outputEvent,
   sdkContent,
   sdkPart,
+  severalChoices,
   TYPES,
   textChoice,
   typed,
@@ -64,13 +65,16 @@ const INBOUND: Record<string, () => DecodedCompletion> = {
 interface Outbound {
   events: fc.Arbitrary<object>;
   answer: fc.Arbitrary<object>;
-  reader(): { event(one: never): AnswerPiece | undefined; answer(one: never): readonly AnswerPiece[] };
+  reader(): {
+    event(one: never): AnswerPiece | readonly AnswerPiece[] | undefined;
+    answer(one: never): readonly AnswerPiece[];
+  };
   /** Inbound wires whose requests pass to it; all where it is absent. */
   inbound?: readonly string[];
 }
 
 const unscrubbed = (said: string) => said;
-type WireReader = Pick<ChunkReader, "readEvent" | "readAnswer">;
+type WireReader = Pick<ChunkReader | ChoicesReader, "readEvent" | "readAnswer">;
 const wireReader = (create: () => WireReader) => () => {
   const reader = create();
   return {
@@ -88,6 +92,12 @@ const OUTBOUND: Record<string, Outbound> = {
     events: chatChoice("delta"),
     answer: chatChoice("message"),
     reader: wireReader(() => new ChunkReader()),
+  },
+  "chat completions with n": {
+    events: severalChoices("delta"),
+    answer: severalChoices("message"),
+    reader: wireReader(() => new ChoicesReader(3)),
+    inbound: ["chat completions", "chat completions with functions", "completions"],
   },
   "completions unchanged": {
     events: textChoice,
@@ -228,7 +238,7 @@ describe.each(Object.entries(OUTBOUND))("From %s to each wire of a client", (_fr
         fc.array(wire.events, { minLength: 1, maxLength: 6 }),
         (events) => {
           const reader = wire.reader();
-          return piecesOf(events.length, (index) => [reader.event(parsed(events[index] as object))]);
+          return piecesOf(events.length, (index) => [reader.event(parsed(events[index] as object)) ?? []].flat());
         },
         (decode, pieces) => streamed(decode(), pieces) + unstreamed(decode(), pieces),
       );

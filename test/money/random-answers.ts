@@ -72,6 +72,13 @@ export const chatChoice = (field: "delta" | "message") =>
     choices: [{ ...choice, index: 0, [field]: inner, logprobs }],
   }));
 
+/** An event or an answer with up to three choices, in any order. */
+export const severalChoices = (field: "delta" | "message") =>
+  fc.array(fc.tuple(chatChoice(field), fc.nat(2)), { minLength: 1, maxLength: 3 }).map((several) => ({
+    ...several[0]?.[0],
+    choices: several.flatMap(([{ choices }, index]) => choices.map((choice) => ({ ...choice, index }))),
+  }));
+
 export const textChoice = fc.tuple(fields, fields, text, value).map(([whole, choice, said, logprobs]) => ({
   ...whole,
   choices: [{ ...choice, index: 0, text: said, logprobs }],

@@ -18,6 +18,7 @@ const part = (content: object): Partial<UpstreamRequest> => ({
 
 /** A request with each field. */
 const SAMPLES: Record<RareField, Partial<UpstreamRequest>> = {
+  n: { n: 2 },
   modalities: { modalities: ["text", "image"] },
   audio: { audio: { voice: "alloy", format: "mp3" } },
   web_search_options: { web_search_options: {} },
@@ -117,6 +118,7 @@ describe.each(ROWS)("$name", ({ fixture, format, fields = DEFAULT_REQUEST_FORMAT
   test("a dear tier is refused, and values that mean nothing count as absent.", async () => {
     expect((await sent(fixture, more, { service_tier: "priority" })).refused).toMatchObject({ param: "service_tier" });
     const { refused, ignored } = await sent(fixture, more, {
+      n: 1,
       store: false,
       top_k: 0,
       min_p: 0,

@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { CALL_ROWS, type CallName } from "../price-classes.ts";
 import { Json, Nullable, OptionalKeys, OptionalText, PartialObject, TokenCount } from "../schema.ts";
-import { ReasoningDetail, ToolCall } from "./request.ts";
+import { CHOICES_MAX, ReasoningDetail, ToolCall } from "./request.ts";
 
 export const FinishReason = Type.Enum(["stop", "length", "tool_calls", "content_filter"]);
 /** `function_call` is sent instead of `tool_calls` to a request with `functions`. */
@@ -82,12 +82,12 @@ export const ChatCompletion = Type.Object({
   messages: Type.Array(ResultingMessage),
   choices: Type.Array(
     Type.Object({
-      index: Type.Literal(0),
+      index: Type.Integer({ minimum: 0 }),
       message: ReplyMessage,
       logprobs: Nullable(Type.Unknown()),
       finish_reason: SentFinishReason,
     }),
-    { minItems: 1, maxItems: 1 },
+    { minItems: 1, maxItems: CHOICES_MAX },
   ),
   usage: CompletionUsage,
 });
@@ -121,7 +121,7 @@ export const ChatCompletionChunk = Type.Object({
   object: Type.Literal("chat.completion.chunk"),
   choices: Type.Array(
     Type.Object({
-      index: Type.Literal(0),
+      index: Type.Integer({ minimum: 0 }),
       delta: Delta,
       logprobs: Type.Optional(Nullable(Type.Unknown())),
       finish_reason: Nullable(SentFinishReason),

@@ -78,7 +78,7 @@ describe("An invalid request is rejected with the code, the field and a message"
       "max_tokens",
       /Send only one of them/,
     ],
-    ["several choices", { n: 2 }, "unsupported_value", "n", /Expected 1/],
+    ["too many choices", { n: 9 }, "invalid_value", "n", /Expected a value <= 8/],
     ["stream as text", { stream: "true" }, "invalid_type", "stream", /a boolean/],
     ["tool choice word", { tool_choice: "always" }, "invalid_value", "tool_choice", /'none', 'auto', and 'required'/],
     ["tool choice alone", { tool_choice: "required" }, "invalid_value", "tool_choice", /when 'tools'/],

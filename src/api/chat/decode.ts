@@ -81,10 +81,6 @@ function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefi
       "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported. Send only one of them.";
     return { code: "invalid_value", param: "max_tokens", message };
   }
-  if (request.n !== undefined && request.n > 1) {
-    const message = `Invalid 'n': ${request.n} choices are not supported. Expected 1.`;
-    return { code: "unsupported_value", param: "n", message };
-  }
   const choice = request.tool_choice;
   const tools = request.tools ?? [];
   if (choice !== undefined && choice !== "none" && choice !== "auto" && tools.length === 0) return choiceWithoutTools();

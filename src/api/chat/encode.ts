@@ -6,6 +6,7 @@ import type {
   ChatCompletion,
   CompletionUsage,
   Delta,
+  FinishReason,
   OtherFields,
   ResultingMessage,
   ToolCallDelta,
@@ -18,12 +19,20 @@ const ID_PREFIX = "chatcmpl-";
 /** Returns the body of a complete answer; `conversation` are the messages before the reply. */
 export function toChatCompletion(
   { id, created, model, organizationId }: AnswerHead,
-  answer: Pick<AnswerFold, "message" | "logprobs" | "whole" | "choice">,
+  answer: AnswerFold,
   { finishReason, usage }: AnswerEnd,
   conversation: readonly RequestMessage[],
   isLegacy = false,
 ): ChatCompletion {
-  const message = toSent(answer.message(), isLegacy, toSentCall) as ChatCompletion["choices"][number]["message"];
+  const choices = answer.choices.map((one, index): Choice => {
+    return {
+      ...one.choice,
+      index,
+      message: toSent(one.message(), isLegacy, toSentCall) as Choice["message"],
+      logprobs: one.logprobs,
+      finish_reason: sentReason(one.finishReason ?? finishReason, isLegacy),
+    };
+  });
   return {
     ...answer.whole,
     id: `${ID_PREFIX}${id}`,
@@ -33,19 +42,17 @@ export function toChatCompletion(
     organization_id: organizationId,
     messages: [
       ...conversation.map(toResultingMessage),
-      message.content === null ? { ...message, content: "" } : (message as ResultingMessage),
+      ...choices.slice(0, 1).map(({ message }) => ({ ...message, content: message.content ?? "" })),
     ],
-    choices: [
-      {
-        ...answer.choice,
-        index: 0,
-        message,
-        logprobs: answer.logprobs,
-        finish_reason: isLegacy && finishReason === "tool_calls" ? "function_call" : finishReason,
-      },
-    ],
+    choices,
     usage,
   };
+}
+
+type Choice = ChatCompletion["choices"][number];
+
+function sentReason(reason: FinishReason, isLegacy: boolean): Choice["finish_reason"] {
+  return isLegacy && reason === "tool_calls" ? "function_call" : reason;
 }
 
 /** Converts a message of an answer, or a piece of one. A legacy request has a field of its own for the first call. */
@@ -85,8 +92,7 @@ export class ChatEventEncoder implements EventEncoder {
   readonly #common: Record<string, unknown>;
   /** The JSON of these fields, which most events share. */
   #prefix = "";
-  #hasContent = false;
-  readonly #customCalls = new Set<number>();
+  readonly #choices: SentChoice[] = [];
 
   constructor({ id, created, model, organizationId }: AnswerHead, add: AddEvent, options: ChatStreamOptions) {
     const object = "chat.completion.chunk";
@@ -94,27 +100,44 @@ export class ChatEventEncoder implements EventEncoder {
     this.#prefix = prefixOf(this.#common);
     this.#options = options;
     this.#add = add;
-    // Without content, because only text has content, and tool calls or a refusal may follow.
-    this.#addEvent(choiceOf({ role: "assistant" }, null));
+    this.#choice(0);
   }
 
   push(pieces: readonly AnswerPiece[]): void {
-    for (const { delta, logprobs, whole, choice } of pieces) {
-      const isPlain = logprobs === undefined && whole === undefined && choice === undefined;
-      const content = isPlain && delta !== undefined ? onlyContentOf(delta) : undefined;
-      if (content !== undefined) {
-        this.#hasContent = true;
-        this.#addEvent(`{"index":0,"delta":{"content":${JSON.stringify(content)}},"finish_reason":null}`);
-        continue;
-      }
-      const once = whole && this.#addCommon(whole);
-      const sent = delta && withoutRole(delta);
-      const isEmpty = (value: unknown) => value === undefined || value === null;
-      if (isEmpty(sent) && isEmpty(logprobs) && isEmpty(once) && isEmpty(choice)) continue;
-      if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) this.#hasContent = true;
-      const fields = sent ? toSent(sent, this.#options.isLegacy, (call) => this.#toSentCall(call)) : {};
-      this.#addEvent(choiceOf(fields, null, { logprobs, choice }), { once });
+    for (const piece of pieces) {
+      const { index = 0, finish_reason: reason } = piece;
+      this.#pushPiece(piece, index, this.#choice(index));
+      // The first choice ends last, with the usage.
+      if (index > 0 && reason !== undefined) this.#addEvent(this.#endOf(index, reason));
     }
+  }
+
+  /** Returns what was sent of a choice, which begins with its role. */
+  #choice(index: number): SentChoice {
+    const known = this.#choices[index];
+    if (known !== undefined) return known;
+    // Without content, because only text has content, and tool calls or a refusal may follow.
+    this.#addEvent(choiceOf(index, { role: "assistant" }, null));
+    const begun = { hasContent: false, customCalls: new Set<number>() };
+    this.#choices[index] = begun;
+    return begun;
+  }
+
+  #pushPiece({ delta, logprobs, whole, choice }: AnswerPiece, index: number, state: SentChoice): void {
+    const isPlain = logprobs === undefined && whole === undefined && choice === undefined;
+    const content = isPlain && delta !== undefined ? onlyContentOf(delta) : undefined;
+    if (content !== undefined) {
+      state.hasContent = true;
+      this.#addEvent(`{"index":${index},"delta":{"content":${JSON.stringify(content)}},"finish_reason":null}`);
+      return;
+    }
+    const once = whole && this.#addCommon(whole);
+    const sent = delta && withoutRole(delta);
+    const isEmpty = (value: unknown) => value === undefined || value === null;
+    if (isEmpty(sent) && isEmpty(logprobs) && isEmpty(once) && isEmpty(choice)) return;
+    if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) state.hasContent = true;
+    const fields = sent ? toSent(sent, this.#options.isLegacy, (call) => toSentDelta(call, state)) : {};
+    this.#addEvent(choiceOf(index, fields, null, { logprobs, choice }), { once });
   }
 
   /** Adds the fields that every event has. Returns the others, which are sent once; undefined if there are none. */
@@ -129,27 +152,22 @@ export class ChatEventEncoder implements EventEncoder {
     return Object.keys(once).length === 0 ? undefined : once;
   }
 
-  close({ finishReason: reason, usage }: AnswerEnd): void {
-    const { includeUsage, isLegacy } = this.#options;
-    // An empty answer has empty content, as in a response that is not streamed.
-    if (!this.#hasContent) this.#addEvent(choiceOf({ content: "" }, null));
-    const last = choiceOf({}, isLegacy && reason === "tool_calls" ? "function_call" : reason);
+  close({ finishReason, usage }: AnswerEnd): void {
+    const { includeUsage } = this.#options;
+    const last = this.#endOf(0, finishReason);
     if (includeUsage) this.#addEvent(last);
     this.#addEvent(includeUsage ? "" : last, { usage });
     this.#add("data: [DONE]\n\n");
   }
 
-  fail(error: PublicError): void {
-    this.#add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
+  /** Returns the end of a choice. An empty one has empty content, as in a response that is not streamed. */
+  #endOf(index: number, reason: FinishReason): string {
+    if (!this.#choice(index).hasContent) this.#addEvent(choiceOf(index, { content: "" }, null));
+    return choiceOf(index, {}, sentReason(reason, this.#options.isLegacy));
   }
 
-  #toSentCall({ isCustom, ...call }: ToolCallDelta): object {
-    const { index, id, function: called } = call;
-    if (isCustom === true) this.#customCalls.add(index);
-    // The schemas of Vercel's clients require the field in every piece.
-    if (!this.#customCalls.has(index)) return { ...call, function: called ?? { arguments: "" } };
-    const custom = { ...(called?.name && { name: called.name }), input: called?.arguments ?? "" };
-    return { index, ...(id !== undefined && { id, type: "custom" }), custom };
+  fail(error: PublicError): void {
+    this.#add(`data: ${JSON.stringify(toErrorEnvelope(error))}\n\n`);
   }
 
   /** Adds an event. `choice` is JSON, `once` has fields of the whole answer that are sent once. */
@@ -161,6 +179,21 @@ export class ChatEventEncoder implements EventEncoder {
   }
 }
 
+/** A choice as far as it was sent. */
+interface SentChoice {
+  hasContent: boolean;
+  customCalls: Set<number>;
+}
+
+function toSentDelta({ isCustom, ...call }: ToolCallDelta, { customCalls }: SentChoice): object {
+  const { index, id, function: called } = call;
+  if (isCustom === true) customCalls.add(index);
+  // The schemas of Vercel's clients require the field in every piece.
+  if (!customCalls.has(index)) return { ...call, function: called ?? { arguments: "" } };
+  const custom = { ...(called?.name && { name: called.name }), input: called?.arguments ?? "" };
+  return { index, ...(id !== undefined && { id, type: "custom" }), custom };
+}
+
 export interface ChatStreamOptions {
   includeUsage: boolean;
   isLegacy: boolean;
@@ -170,9 +203,14 @@ function prefixOf(fields: object): string {
   return `data: ${JSON.stringify(fields).slice(0, -1)},"choices":[`;
 }
 
-function choiceOf(delta: object, finishReason: string | null, beside: Pick<AnswerPiece, "logprobs" | "choice"> = {}) {
+function choiceOf(
+  index: number,
+  delta: object,
+  finishReason: string | null,
+  beside: Pick<AnswerPiece, "logprobs" | "choice"> = {},
+) {
   const logprobs = beside.logprobs ?? undefined;
-  return JSON.stringify({ ...beside.choice, index: 0, delta, logprobs, finish_reason: finishReason });
+  return JSON.stringify({ ...beside.choice, index, delta, logprobs, finish_reason: finishReason });
 }
 
 /** Returns the content of a delta with no other field, as most have; undefined for another delta. */

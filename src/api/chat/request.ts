@@ -4,6 +4,7 @@ import { Json, OptionalFlag, OptionalKeys, OptionalText, PartialObject, TaggedUn
 /** Limits of a request body: they limit the time for which one request can occupy the event loop. */
 export const MESSAGES_MAX = 10_000;
 export const TOOLS_MAX = 1_024;
+export const CHOICES_MAX = 8;
 /** Nested arrays and objects in a body. */
 export const JSON_DEPTH_MAX = 128;
 /** Values in a body: strings, numbers, booleans, nulls, arrays and objects. */
@@ -217,7 +218,7 @@ export const SentRequest = Type.Object({
     }),
     stream: Type.Boolean(),
     stream_options: PartialObject({ include_usage: Type.Boolean() }),
-    n: Type.Integer({ minimum: 1, description: "Only 1." }),
+    n: Type.Integer({ minimum: 1, maximum: CHOICES_MAX, description: "Choices, each of at most `max_tokens`." }),
     top_p: Type.Number({ minimum: 0, maximum: 1 }),
     stop: Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })]),
     seed: Type.Integer(),

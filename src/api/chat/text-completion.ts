@@ -7,14 +7,14 @@ import { refused } from "../validation.ts";
 import type { AddEvent, DecodedCompletion, EventEncoder } from "../wire.ts";
 import { CompletionUsage, FinishReason } from "./completion.ts";
 import { toErrorEnvelope } from "./encode.ts";
-import { SentRequest } from "./request.ts";
+import { CHOICES_MAX, SentRequest } from "./request.ts";
 
 /** OpenAI's default in this API. */
 const MAX_TOKENS_OF_TEXT = 16;
 
 const SAME = [
   ...(["top_p", "stop", "seed", "presence_penalty", "frequency_penalty", "logit_bias", "user"] as const),
-  ...(["temperature", "stream", "stream_options"] as const),
+  ...(["temperature", "n", "stream", "stream_options"] as const),
 ];
 
 /** Body of POST /v1/completions. `null` counts as absent. */
@@ -30,7 +30,7 @@ export const TextCompletionRequest = Type.Object({
 });
 
 const Choice = Type.Object({
-  index: Type.Literal(0),
+  index: Type.Integer({ minimum: 0 }),
   text: Type.String(),
   logprobs: Type.Null(),
   finish_reason: Nullable(FinishReason),
@@ -42,14 +42,13 @@ export const TextCompletion = Type.Object({
   created: Type.Integer({ description: "Unix time in seconds." }),
   model: Type.String(),
   organization_id: Type.String(),
-  choices: Type.Array(Choice, { maxItems: 1 }),
+  choices: Type.Array(Choice, { maxItems: CHOICES_MAX }),
   usage: Type.Optional(Nullable(CompletionUsage)),
 });
 type TextCompletion = Static<typeof TextCompletion>;
 
 const readRequest = compileReader(TextCompletionRequest, {
   refused: {
-    n: refused("must be 1", 1),
     best_of: refused("must be 1", 1),
     echo: refused("must be false", false),
     logprobs: refused("remove it"),
@@ -85,8 +84,11 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
       param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
     events: (head, add) => textEvents(head, add, hasUsage),
     document: (head, answer, { finishReason, usage }) => {
-      const { content, refusal } = answer.message();
-      return { ...headOf(head), choices: [choiceOf((content ?? "") + (refusal ?? ""), finishReason)], usage };
+      const choices = answer.choices.map((one, index) => {
+        const { content, refusal } = one.message();
+        return choiceOf(index, (content ?? "") + (refusal ?? ""), one.finishReason ?? finishReason);
+      });
+      return { ...headOf(head), choices, usage };
     },
   };
 }
@@ -95,8 +97,8 @@ function headOf({ id, created, model, organizationId }: AnswerHead): Omit<TextCo
   return { id: `cmpl-${id}`, object: "text_completion", created, model, organization_id: organizationId };
 }
 
-function choiceOf(text: string, finishReason: FinishReason | null): Static<typeof Choice> {
-  return { index: 0, text, logprobs: null, finish_reason: finishReason };
+function choiceOf(index: number, text: string, finishReason: FinishReason | null): Static<typeof Choice> {
+  return { index, text, logprobs: null, finish_reason: finishReason };
 }
 
 function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): EventEncoder {
@@ -109,13 +111,15 @@ function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): Eve
   return {
     keepAlive: ": keep-alive\n\n",
     push(pieces) {
-      for (const { delta } of pieces) {
+      for (const { index = 0, delta, finish_reason: reason } of pieces) {
         const text = (delta?.content ?? "") + (delta?.refusal ?? "");
-        if (text !== "") addEvent([choiceOf(text, null)], null);
+        if (text !== "") addEvent([choiceOf(index, text, null)], null);
+        // The first choice ends last, with the usage.
+        if (index > 0 && reason !== undefined) addEvent([choiceOf(index, "", reason)], null);
       }
     },
     close({ finishReason, usage }) {
-      addEvent([choiceOf("", finishReason)], includeUsage ? null : usage);
+      addEvent([choiceOf(0, "", finishReason)], includeUsage ? null : usage);
       if (includeUsage) addEvent([], usage);
       add("data: [DONE]\n\n");
     },

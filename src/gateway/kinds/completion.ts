@@ -55,6 +55,7 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
       ...estimate,
       most: estimate.most + (native?.typedTools ?? 0) * TYPED_TOOL_TOKENS_MOST + (native?.uncountedBytes ?? 0),
       hasHourCache: estimate.hasHourCache || native?.hasHourCache === true,
+      ...(request.n !== undefined && { choices: request.n }),
     },
     isStreamed: request.stream === true,
     isInputOnly: false,
@@ -267,6 +268,6 @@ function refuseAddress(place: string): UpstreamError {
 
 /** Returns the request as it is sent upstream on a route, with at most `maxTokens` of output. */
 export function forUpstream(request: ChatCompletionRequest, route: Route, maxTokens: number): UpstreamRequest {
-  const { max_completion_tokens: _other, metadata: _kept, n: _one, ...rest } = request;
-  return { ...rest, model: route.model, max_tokens: maxTokens, stream: request.stream === true };
+  const { max_completion_tokens: _other, metadata: _kept, n = 1, ...rest } = request;
+  return { ...rest, ...(n > 1 && { n }), model: route.model, max_tokens: maxTokens, stream: request.stream === true };
 }

@@ -25,7 +25,7 @@ export interface WireReader {
   /** True once the last event has arrived, on wires that mark it in an event. */
   readonly isEnded?: boolean;
   /** Reads a streamed event; undefined if nothing in it is used. Throws UpstreamError if the answer failed. */
-  readEvent(event: JsonObject): UpstreamChunk | undefined;
+  readEvent(event: JsonObject): UpstreamChunk | UpstreamChunk[] | undefined;
   /** Reads an unstreamed answer. Throws UpstreamError if it is not an answer. */
   readAnswer(answer: JsonObject): UpstreamChunk[];
 }
@@ -125,8 +125,9 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
     if (this.#unread.length === 0 && this.#failure !== undefined) throw this.#failure;
     try {
       for (const data of this.#unread.splice(0, EVENTS_AT_ONCE_MAX)) {
-        const chunk = this.#readEvent(data);
-        if (chunk !== undefined) chunks.push(chunk);
+        const read = this.#readEvent(data);
+        if (Array.isArray(read)) chunks.push(...read);
+        else if (read !== undefined) chunks.push(read);
         if (this.#isEnded) break;
       }
     } catch (error) {
@@ -158,12 +159,13 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
     }
   }
 
-  #readEvent(data: string): UpstreamChunk | undefined {
+  #readEvent(data: string): ReturnType<WireReader["readEvent"]> {
     if (data === DONE) return this.#end();
     const content = this.#template.read(data);
     if (content !== undefined) return { delta: { content } };
     const chunk = this.#reader.readEvent(answerObject(parseJson(data), this.#scrub));
     this.#isEnded = this.#reader.isEnded === true;
+    if (Array.isArray(chunk)) return chunk;
     if (chunk?.delta?.content && chunk.native === undefined) this.#template.learn(data, chunk.delta.content);
     return chunk;
   }

@@ -1,9 +1,10 @@
 import { createHash } from "node:crypto";
 import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
-import { detailsOf, isObject, type JsonObject, textOf } from "../../api/json.ts";
+import { detailsOf, isObject, type JsonObject, objectsIn, textOf } from "../../api/json.ts";
 import { LONG_EVENT_LENGTH } from "../http/event-stream.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
+import type { WireReader } from "./answer.ts";
 import { ToolCallReader } from "./tool-calls.ts";
 
 /** Fields of an event that are read, or that the service has its own of. */
@@ -150,6 +151,47 @@ export class ChunkReader {
     if (calls.length === 0) return delta;
     delta.tool_calls = isWhole ? this.#toolCalls.readWhole(calls) : this.#toolCalls.readPieces(calls);
     return delta;
+  }
+}
+
+/** Reads an answer with several choices, each of them as the only one. */
+export class ChoicesReader implements WireReader {
+  readonly #readers: readonly ChunkReader[];
+  readonly #begun = new Set<ChunkReader>();
+
+  constructor(count: number) {
+    this.#readers = Array.from({ length: count }, () => new ChunkReader());
+  }
+
+  /** True once all choices are finished, of which some upstreams send only one. */
+  get isFinished(): boolean {
+    return this.#begun.size > 0 && this.#begun.values().every((reader) => reader.isFinished);
+  }
+
+  readEvent(event: JsonObject): UpstreamChunk[] {
+    return this.#read(event, (reader, one) => reader.readEvent(one) ?? []);
+  }
+
+  readAnswer(answer: JsonObject): UpstreamChunk[] {
+    return this.#read(answer, (reader, one) => reader.readAnswer(one));
+  }
+
+  #read(
+    whole: JsonObject,
+    read: (reader: ChunkReader, one: JsonObject) => UpstreamChunk | UpstreamChunk[],
+  ): UpstreamChunk[] {
+    const choices = objectsIn(whole.choices);
+    if (choices.length === 0) return [read(new ChunkReader(), whole)].flat();
+    return choices.flatMap((choice, place) => {
+      const index = Number(choice.index ?? place);
+      const reader = this.#readers[index];
+      if (reader === undefined) return [];
+      this.#begun.add(reader);
+      // The fields of the whole answer are sent once.
+      const { id, usage } = whole;
+      const one = { ...(place === 0 ? whole : { id, usage }), choices: [{ ...choice, index: 0 }] };
+      return [read(reader, one)].flat().map((chunk) => ({ ...chunk, index }));
+    });
   }
 }
 

@@ -49,7 +49,7 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
   fields: {
-    ...passing("modalities", "audio", "thinking", "verbosity", "service_tier", "safety_identifier", "store"),
+    ...passing("n", "modalities", "audio", "thinking", "verbosity", "service_tier", "safety_identifier", "store"),
     ...passing("prompt_cache_key", "prompt_cache_retention", "cache_control"),
     ...passing("top_k", "min_p", "repetition_penalty", "chat_template_kwargs", "enable_thinking"),
     ...passing("guided_json", "guided_regex", "guided_choice", "guided_grammar"),
