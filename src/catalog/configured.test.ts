@@ -196,7 +196,7 @@ describe("Several routes", () => {
     const wrong = [...routes, { provider: "local", model: "z" }];
     expect(() => configured({ routes: wrong, price })).toThrow(
       new OperatorError(
-        "models[0].routes[2].weight: found none beside routes that have one; allowed: a weight for each route, or for none",
+        "models[0].routes[2].weight: found none, although others have one; allowed: a weight for each route, or for none",
       ),
     );
   });

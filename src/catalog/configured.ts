@@ -98,7 +98,7 @@ function taskOfSettings({ category, capabilities, routes }: ModelSettings, { pro
 function checkTask(key: string, settings: ModelSettings, task: Task | undefined): void {
   const { category = task, capabilities = [], maxOutputTokens, dimensions } = settings;
   if (dimensions !== undefined && task !== "embedding") {
-    fail(`${key}.dimensions`, `found ${dimensions}`, "only beside the category embedding");
+    fail(`${key}.dimensions`, `found ${dimensions}`, "only with the category embedding");
   }
   if (task === undefined) return;
   if (category !== task) fail(`${key}.category`, `found ${quote(String(category))}`, task);
@@ -137,7 +137,7 @@ function common(one: ModelFacts, other: ModelFacts): ModelFacts {
 function checkWeights(key: string, routes: ModelSettings["routes"]): void {
   const without = routes.findIndex(({ weight }) => weight === undefined);
   if (without < 0 || routes.every(({ weight }) => weight === undefined)) return;
-  fail(`${key}[${without}].weight`, "found none beside routes that have one", "a weight for each route, or for none");
+  fail(`${key}[${without}].weight`, "found none, although others have one", "a weight for each route, or for none");
 }
 
 function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Route {

@@ -88,7 +88,7 @@ test("A route of the sandbox's embedding model creates embeddings.", () => {
 
 describe("A setting that means nothing for the kind of model is refused:", () => {
   test.each<[Partial<ModelSettings>, string]>([
-    [{ category: "chat", dimensions: 3 }, "models[0].dimensions: found 3; allowed: only beside the category embedding"],
+    [{ category: "chat", dimensions: 3 }, "models[0].dimensions: found 3; allowed: only with the category embedding"],
     [{ category: "chat", capabilities: ["embeddings"] }, 'models[0].category: found "chat"; allowed: embedding'],
     [
       { category: "embedding", capabilities: ["tools"] },

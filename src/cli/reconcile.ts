@@ -27,12 +27,12 @@ const EXIT_DIFFERENT = 2;
 
 export const reconcileBooks = command({
   usage: "reconcile [file]",
-  summary: "Compare the requests with a provider's books, and exit with 2 if they differ; nothing is written",
+  summary: "Compare the requests with a provider's records, and exit with 2 if they differ; nothing is written",
   flags: {
     file: optional("[file]", "", text),
     provider: {
       ...argument("--provider <name>", wordOf(BOOK_KINDS)),
-      description: `whose books: ${BOOK_KINDS.join(", ")}`,
+      description: `whose records: ${BOOK_KINDS.join(", ")}`,
       isRequired: true,
     },
     upstream: optional("--upstream <id>", "provider in the configuration (default: the one of this name)", text),
@@ -164,7 +164,7 @@ function addUp(sums: Sums, { provider, service }: Pick<ComparedPair, "provider" 
   }
 }
 
-/** Returns what the provider's books name as the cost of each model, and what was charged for it. */
+/** Returns what the provider's records state as the cost of each model, and what was charged for it. */
 function marginsOf(sums: Sums, perDollar: string) {
   return [...sums].flatMap(([model, { provider, service }]) => {
     if (model === ALL || provider.cost == null) return [];

@@ -20,7 +20,7 @@ interface Shape extends Partial<Counts<string>> {
   isInCents?: boolean;
 }
 
-/** The forms of the providers' books; `docs/reconciliation.md` names their documentation. */
+/** The formats of the providers' records; `docs/reconciliation.md` names their documentation. */
 const SHAPES = {
   openai: {
     times: "start_time end_time",
@@ -76,9 +76,9 @@ const SHAPES = {
   },
 } as const satisfies Record<string, Shape>;
 
-/** The kinds of books. */
+/** The kinds of records. */
 export const BOOK_KINDS = Object.keys(SHAPES) as (keyof typeof SHAPES)[];
-/** The provider whose books are of a kind, as it is usually named in the configuration; null for any. */
+/** The provider whose records are of a kind, as it is usually named in the configuration; null for any. */
 export const usualProvider = (kind: keyof typeof SHAPES) =>
   kind === "csv" ? null : kind === "vertex" ? "google-vertex" : kind;
 

@@ -124,7 +124,7 @@ function entryOf(request: ListedRequest, providerId: string): SideEntry | undefi
   };
 }
 
-/** Adds a request under the id by which the provider's books name it. A failed one is only compared if they do. */
+/** Adds a request under the id by which the provider's records name it. A failed one is only compared if they do. */
 function addRequest(sides: SideBySide, { facts, trace }: ListedRequest, entry: SideEntry): void {
   const known = [facts.requestId, facts.holdId, trace?.providerResponseId ?? ""].find((id) => sides.has(id));
   if (known !== undefined || entry.requests === 1n) sides.add("service", known ?? facts.requestId, entry);

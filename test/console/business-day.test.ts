@@ -225,7 +225,7 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await open(CUSTOMER);
     stripe.refund(payment, 200);
     await deliver("charge.refunded", payment);
-    await row(payment).getByText("Partly refunded").waitFor();
+    await row(payment).getByText("Partially refunded").waitFor();
     await row(payment).getByText("EUR 2.00").waitFor();
     expect(micro((await credits()).available)).toBe(micro(left) - 20_000_000n);
     await press("Close");

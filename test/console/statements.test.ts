@@ -25,7 +25,7 @@ const LETTERHEAD = {
 /** Widths of A4 and Letter in pixels, less the margins. */
 const PAPER = { A4: 673, Letter: 695 };
 
-describe.skipIf(!hasBrowser)("the statements of months", () => {
+describe.skipIf(!hasBrowser)("the monthly statements", () => {
   let browser: Browser;
   let service: RunningService;
   let organization: Organization;

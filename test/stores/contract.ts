@@ -59,7 +59,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("closings", () => closingCases(subject));
     describe("sums of closings", () => closingSumCases(subject));
     describe("digests of months", () => monthDigestCases(subject));
-    describe("statements of months", () => monthlyStatementCases(subject));
+    describe("monthly statements", () => monthlyStatementCases(subject));
     describe("verification", () => verifyCases(subject));
     // Last, because it damages the schema.
     describe("verification without the index", () => repeatedReferenceCase(subject));

@@ -214,12 +214,9 @@ export function checkPayments(
       debt: granted - revoked + payment.covered + returned + withheld - credits,
     };
     compare(report, 19, `payment ${id}`, payment, sums, "its parts say");
-    if (revoked < least || revoked > most || payment.debtCovered > debt) {
-      report(
-        19,
-        `The payment ${id} took back ${revoked} of its grants, which say ${least} to ${most}, or less is owed than covered.`,
-      );
-    }
+    if (revoked < least || revoked > most)
+      report(19, `The payment ${id} revoked ${revoked}, of which its grants have ${least} to ${most}.`);
+    if (payment.debtCovered > debt) report(19, `The payment ${id} owes less than is covered.`);
     for (const grantId of ids) made.delete(grantId);
     covered.delete(id);
   }

@@ -23,7 +23,7 @@ type Offer = NonNullable<PaymentTerms["offer"]>;
 
 const STATUSES = {
   paid: { label: "Paid", tone: "good" },
-  partially_refunded: { label: "Partly refunded", tone: "plain" },
+  partially_refunded: { label: "Partially refunded", tone: "plain" },
   refunded: { label: "Refunded", tone: "plain" },
   disputed: { label: "Disputed", tone: "warn" },
   withheld: { label: "To be refunded", tone: "warn" },
