@@ -144,17 +144,18 @@ function Slot({ column, series, plot, kind, words, isReached, path, onShown }: S
 
 type InWords = Pick<ChartProps, "series" | "format" | "withTotal">;
 
-function partsOf(column: Column, { series, format }: InWords) {
+/** Of parts with a total, those of 0 are left out; a measured 0 is named. */
+function partsOf(column: Column, { series, format, withTotal }: InWords) {
   return column.values.flatMap((value, index) => {
     const of = series[index];
-    return value === null || value === 0 || of === undefined ? [] : [{ ...of, text: format(value) }];
+    return value === null || (value === 0 && withTotal) || of === undefined ? [] : [{ ...of, text: format(value) }];
   });
 }
 
 const totalOf = ({ values }: Column) => values.reduce<number>((sum, value) => sum + (value ?? 0), 0);
 
 function inWords(column: Column, series: readonly Series[], format: ChartProps["format"], withTotal?: boolean): string {
-  const parts = partsOf(column, { series, format }).map(({ name, text }) => `${name} ${text}`);
+  const parts = partsOf(column, { series, format, withTotal }).map(({ name, text }) => `${name} ${text}`);
   const total = withTotal ? `${format(totalOf(column))} in total` : "";
   return `${column.label}: ${[total, ...parts].filter(Boolean).join(", ") || "not measured"}`;
 }
