@@ -1,5 +1,6 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
+import { pipeline, Readable } from "node:stream";
 import { describe, expect, test, vi } from "vitest";
 import { DAY_MS, HOUR_MS, isoTime } from "../src/api/time.ts";
 import { FROM_MS, LONG, reconciliation, STORES } from "./support/reconciliation.ts";
@@ -142,10 +143,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       requests.push({ url, key: headers.authorization ?? headers["x-api-key"] });
       if (url.includes("page=next")) return response.end(JSON.stringify(page(hour(1, 60))));
       if (url.startsWith("/empty")) return response.end(JSON.stringify(page(hour(0, 0))));
-      if (url.startsWith("/endless")) {
-        const write = () => response.destroyed || response.write(" ".repeat(65_536), write);
-        return write();
-      }
+      if (url.startsWith("/endless")) return pipeline(Readable.from(endlessText()), response, () => {});
       if (url.startsWith("/broken")) return response.writeHead(401).end("{}");
       response.end(JSON.stringify({ ...page(hour(0, 60)), has_more: true, next_page: "next" }));
     }).listen(0, "127.0.0.1");
@@ -228,3 +226,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     );
   });
 });
+
+function* endlessText() {
+  for (;;) yield " ".repeat(65_536);
+}
