@@ -1,5 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
+import { CHUNKED_HEAD, chunked, DONE, event, hearBytes, STREAM_HEAD } from "../../../test/support/wire.ts";
 import { EventTemplate } from "./answer.ts";
 
 const eventOf = (content: unknown, delta: object = {}, choice: object = {}, event: object = {}) =>
@@ -16,6 +17,37 @@ function learned(first = eventOf("one ")): EventTemplate {
   template.learn(first, contentOf(first));
   return template;
 }
+
+describe("A stream of three choices", () => {
+  const said = (index: number) => event({ choices: [{ index, delta: { content: "a" }, finish_reason: "stop" }] });
+  const broken = `${said(0)}data: {\n\n`;
+
+  test.each([
+    ["one of them finished", broken],
+    ["two of them finished", said(1) + broken],
+  ])("is not complete where it breaks with only %s.", async (_which, body) => {
+    const heard = await hearBytes(STREAM_HEAD + body, { n: 3 });
+    expect(heard.error).toMatchObject({ failure: "malformed" });
+    expect(heard.text).not.toBe("");
+  });
+
+  test.each([
+    ["[DONE] follows one of them", said(0) + DONE],
+    ["the body ends after one of them", said(0)],
+    ["it breaks after all of them", said(2) + said(1) + broken],
+  ])("is complete where %s.", async (_where, body) => {
+    expect((await hearBytes(STREAM_HEAD + body, { n: 3 })).error).toBeUndefined();
+  });
+
+  test("is not complete where the connection resets after one of them.", async () => {
+    const heard = await hearBytes(
+      (socket) =>
+        void socket.write(CHUNKED_HEAD + chunked(said(0)), () => setTimeout(() => socket.resetAndDestroy(), 50)),
+      { n: 3 },
+    );
+    expect(heard.error).toMatchObject({ failure: expect.any(String) });
+  });
+});
 
 describe("An event template", () => {
   test("reads the content of events that differ only in their content.", () => {

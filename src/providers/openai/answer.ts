@@ -22,6 +22,8 @@ const EVENTS_AT_ONCE_MAX = 128;
 export interface WireReader {
   /** True once the finish reason has arrived. An answer without one is incomplete. */
   readonly isFinished: boolean;
+  /** True while a choice that was asked for has not begun: only a clean end completes the answer then. */
+  readonly awaitsChoices?: boolean;
   /** True once the last event has arrived, on wires that mark it in an event. */
   readonly isEnded?: boolean;
   /** Reads a streamed event; undefined if nothing in it is used. Throws UpstreamError if the answer failed. */
@@ -106,7 +108,8 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
         if (chunks.length > 0) return { done: false, value: chunks };
       }
     } catch (error) {
-      const isIgnored = this.#isEnded || (this.#reader.isFinished && error instanceof UpstreamError);
+      const isComplete = this.#reader.isFinished && this.#reader.awaitsChoices !== true;
+      const isIgnored = this.#isEnded || (isComplete && error instanceof UpstreamError);
       await this.return();
       if (!isIgnored) throw error;
     }
@@ -125,9 +128,8 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
     if (this.#unread.length === 0 && this.#failure !== undefined) throw this.#failure;
     try {
       for (const data of this.#unread.splice(0, EVENTS_AT_ONCE_MAX)) {
-        const read = this.#readEvent(data);
-        if (Array.isArray(read)) chunks.push(...read);
-        else if (read !== undefined) chunks.push(read);
+        const read = this.#readEvent(data) ?? [];
+        for (const chunk of Array.isArray(read) ? read : [read]) chunks.push(chunk);
         if (this.#isEnded) break;
       }
     } catch (error) {
@@ -144,11 +146,8 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
   }
 
   /** Splits off the events of further bytes, undefined at the end of the body. */
-  #split(bytes: Buffer[] | undefined): void {
-    if (bytes === undefined) {
-      this.#end();
-      return;
-    }
+  #split(bytes: Buffer[] | undefined): undefined {
+    if (bytes === undefined) return this.#end();
     this.#length += lengthOf(bytes);
     if (this.#length > BODY_BYTES_MAX) throw answerTooLong();
     try {

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { Meter } from "../../gateway/meter.ts";
-import { ChunkReader, ReasoningDetails, toFinishReason, toUsage } from "./chunks.ts";
+import { ChoicesReader, ChunkReader, ReasoningDetails, toFinishReason, toUsage } from "./chunks.ts";
 import { DEFAULT_REQUEST_FORMAT, toRequestBody } from "./request.ts";
 
 const TEXT = {
@@ -100,6 +100,94 @@ test("An unknown field of any length is passed on once where each event repeats 
   }
 });
 
+describe("Of several choices,", () => {
+  const end = { finish_reason: "stop" };
+  const textOf = (content: string, fields: object = {}) => ({ message: { content }, ...end, ...fields });
+  const contents = (answer: object, count = 3) =>
+    new ChoicesReader(count).readAnswer({ ...answer }).map(({ index, delta }) => [index, delta?.content]);
+
+  test("an event has at most as many as were asked for.", () => {
+    const choices = Array.from({ length: 150_000 }, () => ({ index: 0, delta: { content: "a" } }));
+    expect(new ChoicesReader(2).readEvent({ choices })).toHaveLength(2);
+    expect(new ChoicesReader(2).readAnswer({ choices: choices.map(() => textOf("a")) })).toHaveLength(2);
+  });
+
+  test.each([
+    ["the same index", [0, 0, 0], [0, 1, 2]],
+    ["indexes from 1 on", [1, 2, 3], [0, 1, 2]],
+    ["no index", [undefined, null, undefined], [0, 1, 2]],
+    ["an index that is none", ["", [], false], [0, 1, 2]],
+    ["an object as index", [{ valueOf: 1, toString: 1 }, 1, 2], [0, 1, 2]],
+    ["indexes as text", ["2", "0", "1"], [2, 0, 1]],
+    ["gaps between them", [0, 2], [0, 2]],
+  ])("those of a whole answer that have %s are all read.", (_which, given, expected) => {
+    const choices = given.map((index, place) => textOf(`text ${place}`, { index }));
+    expect(contents({ choices })).toEqual(expected.map((index, place) => [index, `text ${place}`]));
+  });
+
+  test.each([[{ valueOf: 1, toString: 1 }], [""], [[]], [false], [0.5], [-1], [3], ["1e0"], ["x"]])(
+    "a streamed one with the index %j is ignored.",
+    (index) => {
+      const choices = [{ index, delta: { content: "a" } }, { delta: { content: "b" } }];
+      expect(new ChoicesReader(3).readEvent({ choices })).toEqual([{ index: 1, delta: { content: "b" } }]);
+    },
+  );
+
+  test("the fields of the whole answer are read once, also where the first one is ignored.", () => {
+    const reader = new ChoicesReader(2);
+    const whole = { id: "u", service_tier: "flex", citations: ["a"] };
+    const usage = { prompt_tokens: 1, completion_tokens: 2 };
+    const unusable = { index: 9, delta: { content: "x" } };
+    const piece = (index: number) => ({ index, delta: { content: "a" } });
+    const report = { usage: expect.objectContaining(usage) };
+    expect(reader.readEvent({ ...whole, usage, choices: [unusable, piece(1)] })).toEqual([
+      { responseId: "u", service_tier: "flex", whole: { service_tier: "flex", citations: ["a"] } },
+      piece(1),
+      report,
+    ]);
+    expect(reader.readEvent({ ...whole, choices: [piece(0), piece(1)] })).toEqual([
+      { service_tier: "flex" },
+      piece(0),
+      piece(1),
+    ]);
+    expect(reader.readEvent({ ...whole, choices: [], usage })).toEqual([report]);
+    expect(reader.readEvent({ ...whole, choices: [] })).toEqual([]);
+  });
+
+  test("the texts of all are metered once, and a report counts those of its event.", () => {
+    const chunks = new ChoicesReader(2).readAnswer({
+      citations: ["cited"],
+      usage: { prompt_tokens: 1, completion_tokens: 2 },
+      choices: [textOf("one "), textOf("two ")],
+    });
+    const meter = new Meter(1_000);
+    meter.add(chunks);
+    expect(meter.output.text()).toBe("one two ");
+    expect(meter.other.text().split("cited")).toHaveLength(2);
+    expect(meter.report()).toMatchObject({ tokens: { output: 2 } });
+  });
+
+  test("an answer without any is malformed.", () => {
+    for (const choices of [undefined, [], [1], [end]]) {
+      expect(() => new ChoicesReader(2).readAnswer({ choices })).toThrow(
+        expect.objectContaining({ failure: "malformed" }),
+      );
+    }
+  });
+
+  test("each keeps an equal part of the reasoning details.", () => {
+    const long = { ...TEXT, text: "x".repeat(40_000) };
+    const message = { content: null, reasoning_details: [long], tool_calls: [CALL] };
+    const answer = (count: number) =>
+      new ChoicesReader(count).readAnswer({
+        choices: Array.from({ length: count }, () => ({ message, finish_reason: "tool_calls" })),
+      });
+    const isKept = ({ delta }: { delta?: object }) => JSON.stringify(delta).includes(long.text);
+    expect(answer(2).map(isKept)).toEqual([true, true]);
+    expect(answer(4).map(isKept)).toEqual([false, false, false, false]);
+  });
+});
+
 describe("Reasoning details", () => {
   test("of a stream are joined and added to the first call.", () => {
     const reader = new ChunkReader();
@@ -190,11 +278,11 @@ describe("Reasoning details", () => {
   });
 
   test("are undefined if there are none or they are too long.", () => {
-    const details = new ReasoningDetails();
+    const details = new ReasoningDetails(100_000);
     expect(details.all()).toBeUndefined();
     for (let count = 0; count < 20; count += 1) details.add([{ ...TEXT, text: "x".repeat(100_000) }]);
     expect(details.all()).toBeUndefined();
-    const odd = new ReasoningDetails();
+    const odd = new ReasoningDetails(100_000);
     for (const pieces of [undefined, "x", [1, null, "x"], {}]) odd.add(pieces);
     expect(odd.all()).toBeUndefined();
   });

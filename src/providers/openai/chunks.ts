@@ -49,7 +49,12 @@ export class ChunkReader {
   /** The unknown fields of the whole answer as JSON; a long text's digest, because nothing limits its memory here. */
   #othersText = "";
   readonly #toolCalls = new ToolCallReader();
+  readonly #detailsLengthMax: number;
   #details: ReasoningDetails | undefined;
+
+  constructor(detailsLengthMax = DETAILS_LENGTH_MAX) {
+    this.#detailsLengthMax = detailsLengthMax;
+  }
 
   /** Reads a streamed event; undefined if it has no choice and no usage. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined {
@@ -134,7 +139,7 @@ export class ChunkReader {
     const reasoning = textOf(message.reasoning_content) ?? textOf(message.reasoning);
     if (reasoning !== undefined) delta.reasoning_content = reasoning;
     if (message.reasoning_details !== undefined) {
-      this.#details ??= new ReasoningDetails();
+      this.#details ??= new ReasoningDetails(this.#detailsLengthMax);
       this.#details.add(message.reasoning_details);
     }
     if (reasoning !== undefined) this.#details?.noteSent(reasoning);
@@ -154,51 +159,60 @@ export class ChunkReader {
   }
 }
 
-/** Reads an answer with several choices, each of them as the only one. */
+/** Reads an answer with several choices, each of them as the only one. Their chunks have their index. */
 export class ChoicesReader implements WireReader {
+  /** Reads the fields of the whole answer, which are sent once. */
+  readonly #whole = new ChunkReader();
   readonly #readers: readonly ChunkReader[];
   readonly #begun = new Set<ChunkReader>();
 
   constructor(count: number) {
-    this.#readers = Array.from({ length: count }, () => new ChunkReader());
+    this.#readers = Array.from({ length: count }, () => new ChunkReader(DETAILS_LENGTH_MAX / count));
   }
 
-  /** True once all choices are finished, of which some upstreams send only one. */
+  /** True once all choices that have begun are finished: some upstreams send only one. */
   get isFinished(): boolean {
     return this.#begun.size > 0 && this.#begun.values().every((reader) => reader.isFinished);
   }
 
-  readEvent(event: JsonObject): UpstreamChunk[] {
-    return this.#read(event, (reader, one) => reader.readEvent(one) ?? []);
+  get awaitsChoices(): boolean {
+    return this.#begun.size < this.#readers.length;
   }
 
   readAnswer(answer: JsonObject): UpstreamChunk[] {
-    return this.#read(answer, (reader, one) => reader.readAnswer(one));
+    return this.readEvent(answer, true);
   }
 
-  #read(
-    whole: JsonObject,
-    read: (reader: ChunkReader, one: JsonObject) => UpstreamChunk | UpstreamChunk[],
-  ): UpstreamChunk[] {
-    const choices = objectsIn(whole.choices);
-    if (choices.length === 0) return [read(new ChunkReader(), whole)].flat();
-    return choices.flatMap((choice, place) => {
-      const index = Number(choice.index ?? place);
+  readEvent(answer: JsonObject, isWhole = false): UpstreamChunk[] {
+    // Each becomes an event of its own, which may be several times larger.
+    const choices = objectsIn(answer.choices).slice(0, this.#readers.length);
+    if (isWhole && choices.length === 0) throw new UpstreamError("malformed", "The answer has no message");
+    const { usage, ...fields } = this.#whole.readEvent({ ...answer, choices: choices.length > 0 ? [{}] : [] }) ?? {};
+    const places = choices.map(({ index }, place) => indexOf(index ?? place));
+    // Some servers number all choices 0. In a stream, nothing then tells them apart.
+    const isNumbered = !isWhole || new Set(places.filter((index) => this.#readers[index])).size === choices.length;
+    const chunks = choices.flatMap((choice, place) => {
+      const index = isNumbered ? (places[place] ?? place) : place;
       const reader = this.#readers[index];
       if (reader === undefined) return [];
       this.#begun.add(reader);
-      // The fields of the whole answer are sent once.
-      const { id, usage } = whole;
-      const one = { ...(place === 0 ? whole : { id, usage }), choices: [{ ...choice, index: 0 }] };
-      return [read(reader, one)].flat().map((chunk) => ({ ...chunk, index }));
+      const one = { choices: [{ ...choice, index: 0 }] };
+      const [chunk] = isWhole ? reader.readAnswer(one) : [reader.readEvent(one)];
+      return [{ ...chunk, index }];
     });
+    // A report goes last: text that follows it is charged in addition.
+    return [fields, ...chunks, usage === undefined ? {} : { usage }].filter((chunk) => Object.keys(chunk).length > 0);
   }
+}
+
+/** Returns the index of a choice, which some upstreams write as a text; -1 if the value is none. */
+function indexOf(value: unknown): number {
+  return Number.isInteger(value) || (typeof value === "string" && /^\d+$/.test(value)) ? Number(value) : -1;
 }
 
 /** Returns the choice with index 0. A choice without an index counts as the first. */
 function firstChoice(choices: unknown): JsonObject | undefined {
-  if (!Array.isArray(choices)) return undefined;
-  return choices.find((choice): choice is JsonObject => isObject(choice) && (choice.index ?? 0) === 0);
+  return objectsIn(choices).find(({ index }) => (index ?? 0) === 0);
 }
 
 /** Returns the text of a choice as a message: in the completions API, a choice has a text in place of a message. */
@@ -291,7 +305,7 @@ export function endedWith(reason: string): UpstreamError {
   return new UpstreamError("failed", `The upstream ended with '${reason.slice(0, 80)}'`);
 }
 
-/** Characters of reasoning details; more are not kept. */
+/** Characters of the reasoning details of an answer, an equal part for each choice; more are not kept. */
 const DETAILS_LENGTH_MAX = 128 * 1024;
 /** Fields whose text continues that of the piece before. */
 const GROWING = ["text", "summary", "data"];
@@ -307,16 +321,20 @@ export class ReasoningDetails {
   /** Digests of the details' texts, and of the reasoning that was passed on in addition to the details. */
   readonly #added = createHash("sha256");
   readonly #sent = createHash("sha256");
-  #length = 0;
+  /** Characters that are kept; negative once there were more. */
+  #lengthLeft: number;
+
+  constructor(lengthMax: number) {
+    this.#lengthLeft = lengthMax;
+  }
 
   add(pieces: unknown): void {
-    if (!Array.isArray(pieces)) return;
-    for (const piece of pieces.filter(isObject)) this.#addPiece(piece);
+    for (const piece of objectsIn(pieces)) this.#addPiece(piece);
   }
 
   /** Returns all details in order; undefined if there are none, or too many to be sent back. */
   all(): JsonObject[] | undefined {
-    return this.#details.size === 0 || this.#length > DETAILS_LENGTH_MAX ? undefined : [...this.#details.values()];
+    return this.#details.size === 0 || this.#lengthLeft < 0 ? undefined : [...this.#details.values()];
   }
 
   /** Returns the details, or their parts, that were not returned before. */
@@ -337,8 +355,8 @@ export class ReasoningDetails {
   }
 
   #addPiece(piece: JsonObject): void {
-    this.#length += JSON.stringify(piece).length;
-    if (this.#length > DETAILS_LENGTH_MAX) {
+    this.#lengthLeft -= JSON.stringify(piece).length;
+    if (this.#lengthLeft < 0) {
       this.#details.clear();
       this.#unsent.clear();
       return;
