@@ -30,12 +30,11 @@ export class AnswerFold {
   /** The fields beside the message that this service only passes on. */
   readonly choice: Fields = {};
   finishReason: FinishReason | undefined;
-  readonly #further: AnswerFold[] = [];
+  readonly #further = new Map<number, AnswerFold>();
 
-  /** All choices; the first is this message. */
-  get choices(): readonly AnswerFold[] {
-    // An upstream may leave out one between others.
-    return [this, ...this.#further.filter((one) => one !== undefined)];
+  /** All choices with their index, in its order; the first is this message. An upstream may leave out others. */
+  get choices(): [number, AnswerFold][] {
+    return [[0, this], ...[...this.#further].sort(([one], [other]) => one - other)];
   }
 
   add(pieces: readonly AnswerPiece[]): void {
@@ -43,9 +42,9 @@ export class AnswerFold {
       const { index = 0, delta, logprobs, native, whole, choice, vectors, finish_reason } = piece;
       if (whole !== undefined) Object.assign(this.whole, whole);
       if (index > 0) {
-        const further = this.#further[index - 1] ?? new AnswerFold();
-        this.#further[index - 1] = further;
-        further.add([{ ...piece, index: 0 }]);
+        const further = this.#further.get(index) ?? new AnswerFold();
+        this.#further.set(index, further);
+        further.add([{ ...piece, index: 0, whole: {} }]);
         continue;
       }
       if (finish_reason !== undefined) this.finishReason = finish_reason;

@@ -115,8 +115,8 @@ export function storedText(
   const own = Object.fromEntries(
     Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-") || name === "content-type"),
   );
-  const further = fold.choices.slice(1).map((one, place) => {
-    return { ...pieceOf(one), index: place + 1, ...(one.finishReason && { finish_reason: one.finishReason }) };
+  const further = fold.choices.slice(1).map(([index, one]) => {
+    return { ...pieceOf(one), index, ...(one.finishReason && { finish_reason: one.finishReason }) };
   });
   const stored: StoredAnswer = { id, created, ended, headers: own, piece: pieceOf(fold), finishReason, tokens };
   if (further.length > 0) stored.further = further;

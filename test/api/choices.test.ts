@@ -69,10 +69,32 @@ const texts: Behaviour = ({ response }) => {
   const choices = ["first", "second"].map((text, index) => ({ index, text, logprobs: null, finish_reason: "stop" }));
   sendJson(response, 200, { id: "u", object: "text_completion", created: 1, model: "m", choices, usage });
 };
+/** Leaves out one of three, repeats a finish reason, and sends more content after it. */
+const odd: Behaviour = ({ body, response }) => {
+  const end = { finish_reason: "length" };
+  if (body.stream !== true) {
+    const choices = [2, 0].map((index) => ({
+      index,
+      message: { role: "assistant", content: `text ${index}` },
+      ...end,
+    }));
+    return sendJson(response, 200, { id: "u", object: "chat.completion", created: 1, model: "m", choices, usage });
+  }
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  const event = (index: number, content: string | undefined, fields = {}) =>
+    response.write(`data: ${JSON.stringify({ choices: [{ index, delta: { content }, ...fields }] })}\n\n`);
+  event(2, "text");
+  event(0, "text", end);
+  event(2, undefined, end);
+  event(2, " 2", end);
+  event(0, " 0", end);
+  response.end(`data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
+};
 const excessive = { prompt_tokens: 1, completion_tokens: 999, total_tokens: 1_000 };
 const BEHAVIOURS: Record<string, Behaviour> = {
   three,
   texts,
+  odd,
   broken: words(6, (response) => void setTimeout(() => response.destroy(), 50)),
   "half-finished": words(6, (response) => response.end(finish(0))),
   unreported: words(6, (response) => response.end(finish(0) + finish(1))),
@@ -172,6 +194,47 @@ describe("With n, OpenAI's client", () => {
     }
     expect(await spentBy(payer)).toBe(stream ? 18 : 9);
   });
+});
+
+describe("Where a provider leaves out a choice between others and repeats finish reasons,", () => {
+  const request = { model: "odd", messages, n: 3, max_tokens: 50 };
+
+  test("each keeps its index in the answer and in its replay.", async () => {
+    const payer = await makeOrganization(service, "1000");
+    for (const _time of ["first", "replay"]) {
+      const headers = { "idempotency-key": "one" };
+      const answer = await clientOf(payer).chat.completions.create(request, { headers });
+      expect(answer.choices.map(({ index, message }) => [index, message.content])).toEqual([
+        [0, "text 0"],
+        [2, "text 2"],
+      ]);
+    }
+  });
+
+  test.each([false, true])(
+    "each ends once in a stream, after all its content (text completion: %s).",
+    async (isText) => {
+      const payer = await makeOrganization(service, "1000");
+      const path = isText ? "/v1/completions" : "/v1/chat/completions";
+      const body = { ...request, stream: true, ...(isText ? { prompt: "go", messages: undefined } : {}) };
+      for (const _time of ["first", "replay"]) {
+        const answer = await send(service, path, payer.token, body, { headers: { "idempotency-key": "one" } });
+        const events = (await answer.text()).split("\n\n").filter((event) => event.includes("{"));
+        const choices = events.flatMap((event) => JSON.parse(event.slice(6)).choices);
+        const ends = choices.slice(-2).map(({ index, finish_reason }) => [index, finish_reason]);
+        expect(ends).toEqual([
+          [2, "length"],
+          [0, "length"],
+        ]);
+        expect(choices.filter(({ finish_reason }) => finish_reason !== null)).toHaveLength(2);
+        for (const index of [0, 2]) {
+          const texts = choices.filter((choice) => choice.index === index);
+          expect(texts.map(({ delta, text }) => delta?.content ?? text ?? "").join("")).toBe(`text ${index}`);
+        }
+        expect(choices.filter(({ index }) => index === 1)).toEqual([]);
+      }
+    },
+  );
 });
 
 describe("A stream of two choices", () => {

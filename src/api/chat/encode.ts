@@ -24,15 +24,15 @@ export function toChatCompletion(
   conversation: readonly RequestMessage[],
   isLegacy = false,
 ): ChatCompletion {
-  const choices = answer.choices.map((one, index): Choice => {
-    return {
+  const choices = answer.choices.map(
+    ([index, one]): Choice => ({
       ...one.choice,
       index,
       message: toSent(one.message(), isLegacy, toSentCall) as Choice["message"],
       logprobs: one.logprobs,
       finish_reason: sentReason(one.finishReason ?? finishReason, isLegacy),
-    };
-  });
+    }),
+  );
   return {
     ...answer.whole,
     id: `${ID_PREFIX}${id}`,
@@ -92,7 +92,7 @@ export class ChatEventEncoder implements EventEncoder {
   readonly #common: Record<string, unknown>;
   /** The JSON of these fields, which most events share. */
   #prefix = "";
-  readonly #choices: SentChoice[] = [];
+  readonly #choices = new Map<number, SentChoice>();
 
   constructor({ id, created, model, organizationId }: AnswerHead, add: AddEvent, options: ChatStreamOptions) {
     const object = "chat.completion.chunk";
@@ -107,19 +107,19 @@ export class ChatEventEncoder implements EventEncoder {
     for (const piece of pieces) {
       const { index = 0, finish_reason: reason } = piece;
       this.#pushPiece(piece, index, this.#choice(index));
-      // The first choice ends last, with the usage.
-      if (index > 0 && reason !== undefined) this.#addEvent(this.#endOf(index, reason));
+      // Sent at the end, because some upstreams repeat it, or send more content.
+      if (reason !== undefined) this.#choice(index).reason = reason;
     }
   }
 
   /** Returns what was sent of a choice, which begins with its role. */
   #choice(index: number): SentChoice {
-    const known = this.#choices[index];
+    const known = this.#choices.get(index);
     if (known !== undefined) return known;
     // Without content, because only text has content, and tool calls or a refusal may follow.
     this.#addEvent(choiceOf(index, { role: "assistant" }, null));
-    const begun = { hasContent: false, customCalls: new Set<number>() };
-    this.#choices[index] = begun;
+    const begun: SentChoice = { hasContent: false, customCalls: new Set() };
+    this.#choices.set(index, begun);
     return begun;
   }
 
@@ -154,6 +154,10 @@ export class ChatEventEncoder implements EventEncoder {
 
   close({ finishReason, usage }: AnswerEnd): void {
     const { includeUsage } = this.#options;
+    for (const [index, { reason = finishReason }] of this.#choices) {
+      if (index > 0) this.#addEvent(this.#endOf(index, reason));
+    }
+    // The first choice ends last, with the usage.
     const last = this.#endOf(0, finishReason);
     if (includeUsage) this.#addEvent(last);
     this.#addEvent(includeUsage ? "" : last, { usage });
@@ -183,6 +187,7 @@ export class ChatEventEncoder implements EventEncoder {
 interface SentChoice {
   hasContent: boolean;
   customCalls: Set<number>;
+  reason?: FinishReason;
 }
 
 function toSentDelta({ isCustom, ...call }: ToolCallDelta, { customCalls }: SentChoice): object {
@@ -203,14 +208,8 @@ function prefixOf(fields: object): string {
   return `data: ${JSON.stringify(fields).slice(0, -1)},"choices":[`;
 }
 
-function choiceOf(
-  index: number,
-  delta: object,
-  finishReason: string | null,
-  beside: Pick<AnswerPiece, "logprobs" | "choice"> = {},
-) {
-  const logprobs = beside.logprobs ?? undefined;
-  return JSON.stringify({ ...beside.choice, index, delta, logprobs, finish_reason: finishReason });
+function choiceOf(index: number, delta: object, reason: string | null, { logprobs, choice }: AnswerPiece = {}) {
+  return JSON.stringify({ ...choice, index, delta, logprobs: logprobs ?? undefined, finish_reason: reason });
 }
 
 /** Returns the content of a delta with no other field, as most have; undefined for another delta. */

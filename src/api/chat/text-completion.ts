@@ -84,7 +84,7 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
       param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
     events: (head, add) => textEvents(head, add, hasUsage),
     document: (head, answer, { finishReason, usage }) => {
-      const choices = answer.choices.map((one, index) => {
+      const choices = answer.choices.map(([index, one]) => {
         const { content, refusal } = one.message();
         return choiceOf(index, (content ?? "") + (refusal ?? ""), one.finishReason ?? finishReason);
       });
@@ -103,6 +103,8 @@ function choiceOf(index: number, text: string, finishReason: FinishReason | null
 
 function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): EventEncoder {
   const common = headOf(head);
+  /** Reasons of the further choices, sent at the end: some upstreams repeat them, or send more content. */
+  const reasons = new Map<number, FinishReason>();
   /** With `include_usage`, every event has the field (OpenAI's documentation, "Streaming"). */
   const addEvent = (choices: readonly object[], usage: CompletionUsage | null) => {
     const counted = usage !== null || includeUsage ? { usage } : {};
@@ -114,11 +116,12 @@ function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): Eve
       for (const { index = 0, delta, finish_reason: reason } of pieces) {
         const text = (delta?.content ?? "") + (delta?.refusal ?? "");
         if (text !== "") addEvent([choiceOf(index, text, null)], null);
-        // The first choice ends last, with the usage.
-        if (index > 0 && reason !== undefined) addEvent([choiceOf(index, "", reason)], null);
+        if (index > 0 && reason !== undefined) reasons.set(index, reason);
       }
     },
     close({ finishReason, usage }) {
+      for (const [index, reason] of reasons) addEvent([choiceOf(index, "", reason)], null);
+      // The first choice ends last, with the usage.
       addEvent([choiceOf(0, "", finishReason)], includeUsage ? null : usage);
       if (includeUsage) addEvent([], usage);
       add("data: [DONE]\n\n");
