@@ -144,7 +144,7 @@ function Slot({ column, series, plot, kind, words, isReached, path, onShown }: S
 
 type InWords = Pick<ChartProps, "series" | "format" | "withTotal">;
 
-/** Of parts with a total, those of 0 are left out; a measured 0 is named. */
+/** Returns the parts to name: those of 0 are left out of a total, and named where there is none. */
 function partsOf(column: Column, { series, format, withTotal }: InWords) {
   return column.values.flatMap((value, index) => {
     const of = series[index];

@@ -67,7 +67,7 @@ const GROUPS = [
   ["Embeddings", /^\/v1\/embeddings/],
   ["Images and audio", /^\/v1\/(images|audio)/],
   ["Models and credits", /^\/(v1\/(models|usage|key)|key)/],
-  ["Administration: requests and usage", /^\/admin\/v1\/(overview|search|requests|models|routes|margins)/],
+  ["Administration: requests and usage", /^\/admin\/v1\/(overview|search|requests|models|routes|margins|latencies)/],
   [
     "Administration: credits",
     /^\/admin\/v1\/(organizations\/\{id\}\/(grants|revocations|credits|allowances)|.*statement)/,
