@@ -133,6 +133,30 @@ describe.skipIf(!hasBrowser).each(WALKERS)("walks through the console on $store,
     expect(body.data).toEqual([]);
   });
 
+  test("A new customer whose token could not be created gets the credits of the second attempt, once.", async () => {
+    let refusals = 2;
+    await page.route("**/admin/v1/tokens", (route) =>
+      refusals-- > 0
+        ? route.fulfill({ status: 503, json: { error: { message: "Away", code: "unavailable" } } })
+        : route.continue(),
+    );
+    await page.goto("/organizations?create=customer");
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Name", { exact: true }).fill("Interrupted");
+    for (const credits of ["0", "100"]) {
+      await dialog.getByLabel("Credits").fill(credits);
+      await button("Create customer", dialog).click();
+      await dialog.getByRole("alert").getByText("Away").waitFor();
+    }
+    await button("Create customer", dialog).click();
+    await dialog.getByText("You won't see it again").waitFor();
+    await button("Done", dialog).click();
+    await page.unroute("**/admin/v1/tokens");
+    const id = new URL(page.url()).pathname.split("/").at(-1);
+    const { body } = await admin.call<{ data: unknown[] }>("GET", `/organizations/${id}/grants`);
+    expect(body.data).toMatchObject([{ amount: 100 }]);
+  });
+
   test("The most expensive requests of a day are one click from its bar.", async () => {
     const sent = [];
     for (const model of ["cheap", "dear", "cheap", "dear", "dear"] as const)

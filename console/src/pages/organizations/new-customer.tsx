@@ -74,8 +74,10 @@ function useCreation(onDone: (organization: Organization, token: TokenWithSecret
       const owner = organization ?? (await post<NewOrganization, Organization>("/organizations", { name }, `${key}-1`));
       setOrganization(owner);
       const grants = `/organizations/${encodeURIComponent(owner.id)}/grants`;
-      if (credits > 0 && !granted.current) await post<NewGrant, Booking>(grants, { amount: credits }, `${key}-2`);
-      granted.current = true;
+      if (credits > 0 && !granted.current) {
+        await post<NewGrant, Booking>(grants, { amount: credits }, `${key}-2`);
+        granted.current = true;
+      }
       const token = { organization_id: owner.id, name: tokenName };
       return { owner, token: await post<NewToken, TokenWithSecret>("/tokens", token, `${key}-3`) };
     },
