@@ -195,6 +195,23 @@ function externalIdCases(subject: Subject): void {
     expect(await change(first, null)).toMatchObject({ externalId: null });
     expect(await change(other, externalId)).toMatchObject({ externalId });
   });
+
+  test("an organization is found by its id first and then by its external id, but the playground by neither", async () => {
+    const { accounts } = subject.store;
+    const [id, externalId] = [await subject.organization(), randomId("crm")];
+    const name = (of: string, to: string | null) =>
+      accounts.changeOrganization(of, { externalId: to }, () => auditOf(of, of));
+    await name(id, externalId);
+    await name(await subject.organization(), id);
+    for (const named of [id, externalId]) expect(await accounts.organizationNamed(named)).toMatchObject({ id });
+    expect(await accounts.organizationNamed(externalId.toUpperCase())).toBeUndefined();
+    const ofPlayground = randomId("crm");
+    expect(await name("org_playground", ofPlayground)).toMatchObject({ externalId: ofPlayground });
+    for (const named of ["org_playground", ofPlayground]) {
+      expect(await accounts.organizationNamed(named)).toBeUndefined();
+    }
+    await name("org_playground", null);
+  });
 }
 
 function tokenCases(subject: Subject): void {

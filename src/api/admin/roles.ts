@@ -42,7 +42,7 @@ export const ROLES_BY_PERMISSION = {
   "requests:read": READERS,
   "conversations:read": SERVICE,
   "conversations:delete": OPERATOR,
-  /** Routes with their health, and the providers' own costs and ids. */
+  /** Routes with their health, latencies of all organizations, and the providers' own costs and ids. */
   "upstreams:read": SERVICE,
   "upstreams:write": OPERATOR,
   "audit:read": SERVICE,

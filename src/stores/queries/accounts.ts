@@ -86,10 +86,11 @@ function organizations(database: Database) {
       return writeIf([change], recordOf(audit, { balance: [{ id, warnAt }] }));
     },
     organization: (id: string) => findRow(ORGANIZATION)`select * from organization where id = ${id}`,
-    /** Returns the organization with an id, or else with this external id. */
+    /** Returns the organization with an id, or else with this external id; never the playground's. */
     organizationNamed: (name: string) =>
       findRow(ORGANIZATION)`
-        select * from organization where id = ${name} or external_id = ${name} order by id <> ${name} limit 1`,
+        select * from organization where (id = ${name} or external_id = ${name}) and kind = 'standard'
+        order by id <> ${name} limit 1`,
     organizations: ({ after, limit }: IdPage) =>
       findRows(ORGANIZATION)`select * from organization where id > ${after ?? ""} order by id limit ${limit}`,
     /**
