@@ -54,7 +54,7 @@ const WINDOW_GROWTH = 4;
 const SEARCH_MS = 250;
 /**
  * A stretch that takes longer, and twice as long as the shortest one, is not followed by a larger one, so that the last one
- * exceeds the time limit by little. With very many organizations every stretch takes longer, whatever its length.
+ * exceeds the time limit by little. With very many organizations all stretches take about as long: they grow while there is time.
  */
 const STRETCH_MS = 25;
 /** Rows of a page of a period that is read as a whole. */
@@ -155,7 +155,9 @@ export async function walkBack(
     const tookMs = endedAtMs - beganAtMs;
     shortestMs = Math.min(shortestMs, tookMs);
     const leftMs = SEARCH_MS - (endedAtMs - startedAtMs);
-    if (tookMs < Math.min(leftMs / WINDOW_GROWTH, Math.max(STRETCH_MS, 2 * shortestMs))) lengthMs *= WINDOW_GROWTH;
+    const isFixedCost = tookMs < 1.5 * shortestMs;
+    const maxMs = isFixedCost ? leftMs : Math.min(leftMs / WINDOW_GROWTH, Math.max(STRETCH_MS, 2 * shortestMs));
+    if (tookMs < maxMs) lengthMs *= WINDOW_GROWTH;
     if (isEnough || (to > floorId && leftMs < tookMs)) return to;
   }
   if (before !== null) searchedTime(before);
