@@ -10,7 +10,7 @@ import { StoreUnavailableError } from "../src/errors.ts";
 import { openPostgresStore } from "../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../src/stores/store.ts";
-import { runCommand, startTollgate } from "./support/command-line.ts";
+import { runCommand, runTollgate, startTollgate } from "./support/command-line.ts";
 import { keepLog } from "./support/log.ts";
 import { factsOf, ORGANIZATION, openLedger, until } from "./support/open-ledger.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
@@ -83,11 +83,11 @@ describe.skipIf(!hasPostgres)("tollgate store copy", () => {
     const ended = await copy.ended;
     expect(ended).toMatchObject({ code: 0, stderr: "", store: `SQLite in ${dataDir}` });
     // A service on the old store would spend the same credits again.
-    for (const command of [
-      ["serve", "--port", "0"],
-      ["org", "create", "By mistake"],
+    for (const refused of [
+      runTollgate(["serve", "--port", "0", "--data-dir", dataDir], directory),
+      runCommand(["org", "create", "By mistake", "--data-dir", dataDir], directory),
     ]) {
-      const { code, stderr, store } = await runCommand([...command, "--data-dir", dataDir], directory);
+      const { code, stderr, store } = await refused;
       expect({ code, store }).toEqual({ code: 1, store: null });
       expect(stderr).toMatch(
         /^tollgate: The data directory \S+ belongs to services on PostgreSQL at .* Set DATABASE_URL, .* if both are used, the same credits are spent twice\.\n$/,

@@ -41,12 +41,18 @@ export async function hostService({ flags, environment, write }: Options): Promi
   const source = { load: (read: Set<string>) => load(read, true), files, apply };
   const given = { clock: Date.now, random: randomBytes, version: VERSION, workers: 1 };
   const service = await startService(config, { ...given, log, accessLog, out, source });
-  await printStart(config, out, service, "files", log);
-  return async () => {
+  const stop = async () => {
     const { drainDelaySeconds, drainSeconds } = server;
     await service.stop({ delayMs: drainDelaySeconds * 1000, drainMs: drainSeconds * 1000 });
     accessLog.flush();
   };
+  try {
+    await printStart(config, out, service, "files", log);
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  return stop;
 }
 
 interface Place {
@@ -66,22 +72,26 @@ let lastCommand: Promise<unknown> = Promise.resolve();
 
 /** Runs a command in this process, after those before it: each changes the directory and the variables of the process. */
 export function runCommand(words: string[], place: Place): Promise<Printed> {
+  if (words[0] === "serve") throw new Error("`serve` handles signals: run it in a process of its own.");
   const running = lastCommand.then(() => runIn(place, () => run(words)));
-  lastCommand = running;
+  lastCommand = running.catch(() => undefined);
   return running;
 }
 
 async function runIn<T>({ cwd, env }: Place, work: () => Promise<T>): Promise<T> {
   const own = { cwd: process.cwd(), env: { ...process.env } };
-  const removed = Object.keys(own.env).filter((name) => !(name in env) && !OF_THE_RUN.test(name));
+  const removed = Object.keys(own.env).filter((name) => env[name] === undefined && !OF_THE_RUN.test(name));
   for (const name of removed) delete process.env[name];
-  Object.assign(process.env, env);
-  process.chdir(cwd);
-  const result = await work();
-  process.chdir(own.cwd);
-  for (const name of Object.keys(env)) delete process.env[name];
-  Object.assign(process.env, own.env);
-  return result;
+  // A variable of the process that is set to undefined becomes the text "undefined".
+  for (const [name, value] of Object.entries(env)) if (value !== undefined) process.env[name] = value;
+  try {
+    process.chdir(cwd);
+    return await work();
+  } finally {
+    process.chdir(own.cwd);
+    for (const name of Object.keys(env)) delete process.env[name];
+    Object.assign(process.env, own.env);
+  }
 }
 
 async function run(words: string[]): Promise<Printed> {
