@@ -109,10 +109,11 @@ export class Overviews {
     const { fromDay, toDay } = daysOf(range, this.#options.clock());
     const { rows, pendingDays } = await this.#options.days.latencies(model, fromDay, toDay);
     const routes = [null, ...new Set(rows.map(({ route }) => route).sort())];
+    const ofDay = Map.groupBy(rows, ({ day }) => day);
     const data = routes.map((route) => ({
       route,
       days: daysBetween(fromDay, toDay).map((day) => {
-        const own = rows.filter((row) => row.day === day && row.route === (route ?? row.route));
+        const own = (ofDay.get(day) ?? []).filter((row) => row.route === (route ?? row.route));
         const firstToken = quantilesOf(own.map(({ firstTokens }) => firstTokens));
         const duration = quantilesOf(own.map(({ durations }) => durations));
         return { day: isoDay(day), first_token_ms: firstToken, duration_ms: duration };
@@ -222,9 +223,7 @@ function dayOfOverview(
 
 /** Sums up rows by name, sorted by charges and then by requests. */
 function rankedOf(rows: readonly UsageDayRow[]): [string, UsageCounts][] {
-  const sums = [...Map.groupBy(rows, ({ name }) => name)].map(
-    ([name, of]) => [name, sumOf(of)] as [string, UsageCounts],
-  );
+  const sums = [...Map.groupBy(rows, ({ name }) => name)].map(([name, of]): [string, UsageCounts] => [name, sumOf(of)]);
   return sums.sort(([, a], [, b]) => Number(b.charged - a.charged) || b.requests - a.requests);
 }
 

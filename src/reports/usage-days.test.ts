@@ -227,10 +227,73 @@ test("once the days are summed up, a query reads the current hour only", async (
     },
   }) as Store["usage"];
   const early = new UsageDays({ rows, books: store.books, clock, log });
-  await early.sumUp();
+  await early.refresh();
   expect(read.length).toBeGreaterThan(1);
   read.length = 0;
   await request("org_a", nowMs, 9);
+  nowMs += 3_000;
   expect(await charged(ALL_ORGANIZATIONS, day - DAY_MS, day, early)).toEqual({ charged: 9, pendingDays: 0 });
   expect(read).toEqual([day + 5 * HOUR_MS]);
+});
+
+test("summing up days alone reads no open day", async () => {
+  nowMs = TODAY + 34.5 * DAY_MS;
+  const read: number[] = [];
+  const rows = Object.create(store.usage, {
+    requests: {
+      value: (fromMs: number, toMs: number) => {
+        read.push(fromMs);
+        return store.usage.requests(fromMs, toMs);
+      },
+    },
+  }) as Store["usage"];
+  await new UsageDays({ rows, books: store.books, clock, log }).sumUp();
+  expect(read.length).toBeGreaterThan(1);
+  expect(read.filter((hour) => hour >= TODAY + 34 * DAY_MS)).toEqual([]);
+});
+
+test("a failure to count latencies is logged, and the usage is summed up without them", async () => {
+  const day = TODAY + 36 * DAY_MS;
+  nowMs = day + HOUR_MS;
+  await request("org_a", nowMs, 7);
+  const warned: string[] = [];
+  const latencyCounts = { value: () => Promise.reject(new Error("too slow")) };
+  const rows = Object.create(store.usage, { latencyCounts }) as Store["usage"];
+  const warn = (_: object, message: string) => void warned.push(message);
+  const failing = new UsageDays({ rows, books: store.books, clock, log: { warn } });
+  nowMs = day + 3 * HOUR_MS;
+  expect(await charged("org_a", day, day, failing)).toEqual({ charged: 7, pendingDays: 0 });
+  nowMs = day + DAY_MS + 2 * HOUR_MS;
+  await failing.sumUp();
+  expect(await store.usage.doneDays(day, day + DAY_MS)).toEqual([day]);
+  expect((await charged("org_a", day, day)).charged).toBe(7);
+  expect(new Set(warned)).toEqual(
+    new Set(["the latencies of an hour could not be counted: they are not in the reports"]),
+  );
+});
+
+test("finished days are cached up to a number of rows, whatever the number of ranges", async () => {
+  const [row] = (await days.usage(ALL_ORGANIZATIONS, TODAY, TODAY)).rows;
+  let read = 0;
+  const tokens = { length: 100_000, row };
+  const together = {
+    value: async (dimension: string) => {
+      if (dimension === "token") read += 1;
+      return dimension === "token" ? Array.from({ length: tokens.length }, () => tokens.row) : [];
+    },
+  };
+  const rows = Object.create(store.usage, { together }) as Store["usage"];
+  const many = new UsageDays({ rows, books: store.books, clock, log });
+  const usage = async (toDay: number) => (await many.usage(ALL_ORGANIZATIONS, TODAY, toDay)).rows.length;
+  const [first, second, third] = [TODAY, TODAY + DAY_MS, TODAY + 2 * DAY_MS];
+  for (const day of [first, first, second, second]) expect(await usage(day)).toBeGreaterThan(100_000);
+  const before = read;
+  for (const day of [first, second]) await usage(Number(day));
+  expect(read).toBe(before);
+  await usage(third);
+  await usage(first);
+  expect(read).toBe(before + 2);
+  tokens.length = 300_000;
+  for (let times = 0; times < 2; times += 1) expect(await usage(TODAY + 3 * DAY_MS)).toBeGreaterThan(300_000);
+  expect(read).toBe(before + 4);
 });

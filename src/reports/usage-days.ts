@@ -4,7 +4,7 @@ import { DAY_MS, dayStart, HOUR_MS } from "../api/time.ts";
 import { addCounts, sumOf, type UsageCounts } from "../credits/usage-counts.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { LatencyCount, LatencyDayRow, RequestSum, UsageDayRow } from "../stores/queries/usage.ts";
+import type { LatencyCount, LatencyDayRow, RequestSum, UsageDayRow, UsageRange } from "../stores/queries/usage.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
@@ -25,7 +25,8 @@ const DONE_AT_LATEST_MS = 2 * DAY_MS;
 const HOUR_IS_OVER_AFTER_MS = 120_000;
 /** Maximum age of the sums of an hour that is still open. */
 const FRESH_MS = 3_000;
-const RANGES_CACHED_MAX = 64;
+/** Rows of finished days that are cached, about 80 MB: a range can have one for each token. */
+const ROWS_CACHED_MAX = 250_000;
 /** Days of an overview for which no period is selected. */
 export const DAYS_DEFAULT = 30;
 /** Limits how far back days are summed up, in case a clock was wrong. */
@@ -36,6 +37,7 @@ interface OpenDay {
   settled: UsageTally;
   settledHours: Set<number>;
   openHours: Map<number, { rows: UsageDayRow[]; atMs: number }>;
+  read(): Promise<void>;
 }
 
 /**
@@ -45,8 +47,13 @@ interface OpenDay {
 export class UsageDays {
   readonly #options: UsageDaysOptions;
   readonly #openDays = new Map<number, OpenDay>();
-  readonly #reads = new Map<number, Promise<UsageDayRow[]>>();
-  readonly #ranges = new LRUCache<string, Promise<UsageDayRow[]>>({ max: RANGES_CACHED_MAX });
+  /** Finished days by organization. They no longer change. */
+  readonly #ranges = new LRUCache<string, UsageDayRow[], UsageRange>({
+    maxSize: ROWS_CACHED_MAX,
+    sizeCalculation: (rows) => rows.length + 1,
+    fetchMethod: (_key, _stale, { context }) => this.#finished(context),
+    ignoreFetchAbort: true,
+  });
   #timer: NodeJS.Timeout | undefined;
   /** Sums up the days that are due. Never rejects: a failure is logged and retried at the next interval. */
   readonly sumUp = sharedRun(() =>
@@ -54,6 +61,15 @@ export class UsageDays {
       this.#options.log.warn({ err: error }, "the usage of a day could not be summed up: it is retried"),
     ),
   );
+  /** Sums up days, and reads what the overview shows, so that a page waits for the current hour only. Never rejects. */
+  readonly refresh = sharedRun(async () => {
+    await this.sumUp();
+    const today = dayStart(this.#options.clock());
+    if (this.#isStopping) return;
+    await this.usage(ALL_ORGANIZATIONS, today - (DAYS_DEFAULT - 1) * DAY_MS, today).catch((error: unknown) =>
+      this.#options.log.warn({ err: error }, "the usage for the overview could not be read ahead: it is retried"),
+    );
+  });
   #isStopping = false;
 
   constructor(options: UsageDaysOptions) {
@@ -61,14 +77,14 @@ export class UsageDays {
   }
 
   start(): void {
-    void this.sumUp();
-    this.#timer = setInterval(() => void this.sumUp(), EVERY_MS).unref();
+    void this.refresh();
+    this.#timer = setInterval(() => void this.refresh(), EVERY_MS).unref();
   }
 
   async stop(): Promise<void> {
     this.#isStopping = true;
     clearInterval(this.#timer);
-    await this.sumUp.ended();
+    await this.refresh.ended();
   }
 
   /**
@@ -76,21 +92,14 @@ export class UsageDays {
    * organization are summed over the finished days. `pendingDays` is the number of past days that are not summed up yet.
    */
   async usage(organizationId: string, fromDay: number, toDay: number) {
-    const { rows, clock } = this.#options;
-    const done = await rows.doneDays(fromDay, toDay + DAY_MS);
-    const isDone = new Set(done);
-    const nowMs = clock();
-    const others = daysBetween(fromDay, toDay).filter((day) => !isDone.has(day) && day <= nowMs);
-    const { open = [], late = [] } = Object.groupBy(others, (day) =>
-      nowMs < day + DAY_MS + DONE_AT_LATEST_MS ? "open" : "late",
-    );
-    const found = [await this.#finished(organizationId, done)];
+    const { done, open, pendingDays } = await this.#daysOf(fromDay, toDay);
+    const key = `${organizationId} ${done[0]} ${done.at(-1)} ${done.length}`;
+    const found = [await this.#ranges.forceFetch(key, { context: { organizationId, days: done } })];
     for (const day of open) {
-      found.push((await this.#open(day)).filter((row) => row.organizationId === organizationId));
+      const { settled, openHours } = await this.#open(day);
+      const rows = [...settled.rows(), ...openHours.values().flatMap((hour) => hour.rows)];
+      found.push(rows.filter((row) => row.organizationId === organizationId));
     }
-    // Days before the first request are not pending.
-    const firstMs = late.length === 0 ? null : await rows.firstRequestMs();
-    const pendingDays = firstMs === null ? 0 : late.filter((day) => day >= dayStart(firstMs)).length;
     return { rows: found.flat(), pendingDays };
   }
 
@@ -99,12 +108,27 @@ export class UsageDays {
    * out, because each is read once. `pendingDays` is as in `usage`.
    */
   async latencies(model: string, fromDay: number, toDay: number) {
-    const { pendingDays } = await this.usage(ALL_ORGANIZATIONS, fromDay, toDay);
-    const done = await this.#options.rows.doneDays(fromDay, toDay + DAY_MS);
-    const isOpen = new Set(daysBetween(fromDay, toDay)).difference(new Set(done));
-    const open = [...this.#openDays].flatMap(([day, { settled }]) => (isOpen.has(day) ? settled.latencies() : []));
-    const finished = await this.#options.rows.latencies(model, done);
-    return { rows: [...finished, ...open.filter((row) => row.model === model)], pendingDays };
+    const { done, open, pendingDays } = await this.#daysOf(fromDay, toDay);
+    const found = await this.#options.rows.latencies(model, done);
+    for (const day of open) {
+      found.push(...(await this.#open(day)).settled.latencies().filter((row) => row.model === model));
+    }
+    return { rows: found, pendingDays };
+  }
+
+  /** Returns the days of a range whose sums are stored, those that are not finished, and the number of those that are late. */
+  async #daysOf(fromDay: number, toDay: number) {
+    const { rows, clock } = this.#options;
+    const done = await rows.doneDays(fromDay, toDay + DAY_MS);
+    const nowMs = clock();
+    const others = daysBetween(fromDay, toDay).filter((day) => !done.includes(day) && day <= nowMs);
+    const { open = [], late = [] } = Object.groupBy(others, (day) =>
+      nowMs < day + DAY_MS + DONE_AT_LATEST_MS ? "open" : "late",
+    );
+    // Days before the first request are not pending.
+    const firstMs = late.length === 0 ? null : await rows.firstRequestMs();
+    const pendingDays = firstMs === null ? 0 : late.filter((day) => day >= dayStart(firstMs)).length;
+    return { done, open, pendingDays };
   }
 
   /** Returns true if the usage of every day before a time is stored, as far back as days are summed up. */
@@ -127,11 +151,9 @@ export class UsageDays {
   async #sumUp(): Promise<void> {
     const lastDay = dayStart(this.#options.clock() - DONE_AFTER_MS) - DAY_MS;
     const days = await this.#missingDays(lastDay - DAYS_BACK_MAX * DAY_MS, lastDay);
+    // Another node may have finished a day that was open here.
+    for (const day of this.#openDays.keys()) if (day <= lastDay && !days.includes(day)) this.#openDays.delete(day);
     for (const day of days.toReversed()) if (!this.#isStopping) await this.#finish(day);
-    // Finished hours and days are read now, so that a page waits for the current hour only.
-    const today = dayStart(this.#options.clock());
-    if (!this.#isStopping) await this.usage(ALL_ORGANIZATIONS, today - (DAYS_DEFAULT - 1) * DAY_MS, today);
-    for (const { openHours } of this.#openDays.values()) openHours.clear();
   }
 
   async #finish(day: number): Promise<void> {
@@ -142,7 +164,7 @@ export class UsageDays {
       const sums = await rows.requests(hour, hour + HOUR_MS);
       const isRunning = sums.some(({ open }) => open > 0);
       if (isRunning && clock() < day + DAY_MS + DONE_AT_LATEST_MS) return;
-      tally.add(sums, await rows.latencyCounts(hour, hour + HOUR_MS));
+      tally.add(sums, await this.#latencyCounts(hour));
     }
     for (const organizationId of tally.organizations()) {
       if (this.#isStopping) return;
@@ -152,15 +174,19 @@ export class UsageDays {
     this.#openDays.delete(day);
   }
 
-  /** Reads the usage of finished days. It is cached, because it no longer changes. */
-  #finished(organizationId: string, done: readonly number[]): Promise<UsageDayRow[]> {
-    const [fromDay, toDay] = [done[0], done.at(-1)];
-    if (fromDay === undefined || toDay === undefined) return Promise.resolve([]);
-    const key = `${organizationId} ${fromDay} ${toDay} ${done.length}`;
-    const known = this.#ranges.get(key);
-    if (known !== undefined) return known;
+  /** Counts the latencies of an hour. Returns none if that fails, because the usage does not depend on them. */
+  #latencyCounts(hour: number): Promise<LatencyCount[]> {
+    return this.#options.rows.latencyCounts(hour, hour + HOUR_MS).catch((error: unknown) => {
+      this.#options.log.warn(
+        { err: error },
+        "the latencies of an hour could not be counted: they are not in the reports",
+      );
+      return [];
+    });
+  }
+
+  async #finished(range: UsageRange): Promise<UsageDayRow[]> {
     const { rows } = this.#options;
-    const range = { organizationId, days: done };
     const parts = [
       rows.byDay("model", range),
       rows.byDay("route", range),
@@ -168,26 +194,20 @@ export class UsageDays {
       rows.together("token", range),
       rows.together("organization", range),
     ];
-    const reading = Promise.all(parts).then((found) => found.flat());
-    this.#ranges.set(key, reading);
-    reading.catch(() => this.#ranges.delete(key));
-    return reading;
+    return (await Promise.all(parts)).flat();
   }
 
   /** Reads the usage of an open day. Concurrent calls share one query. */
-  #open(day: number): Promise<UsageDayRow[]> {
-    const running = this.#reads.get(day);
-    if (running !== undefined) return running;
-    const read = this.#read(day).finally(() => this.#reads.delete(day));
-    this.#reads.set(day, read);
-    return read;
+  async #open(day: number): Promise<OpenDay> {
+    const nothing = { settled: new UsageTally(day), settledHours: new Set<number>(), openHours: new Map() };
+    const open: OpenDay = this.#openDays.get(day) ?? { ...nothing, read: sharedRun(() => this.#read(day, open)) };
+    this.#openDays.set(day, open);
+    await open.read();
+    return open;
   }
 
-  async #read(day: number): Promise<UsageDayRow[]> {
+  async #read(day: number, open: OpenDay): Promise<void> {
     const { rows, clock } = this.#options;
-    const nothing = { settled: new UsageTally(day), settledHours: new Set<number>(), openHours: new Map() };
-    const open: OpenDay = this.#openDays.get(day) ?? nothing;
-    this.#openDays.set(day, open);
     for (let hour = day; hour < day + DAY_MS && hour <= clock() && !this.#isStopping; hour += HOUR_MS) {
       const nowMs = clock();
       const known = open.openHours.get(hour);
@@ -195,7 +215,7 @@ export class UsageDays {
       const sums = await rows.requests(hour, hour + HOUR_MS);
       const isOver = nowMs >= hour + HOUR_MS + HOUR_IS_OVER_AFTER_MS && !sums.some((sum) => sum.open > 0);
       if (isOver) {
-        open.settled.add(sums, await rows.latencyCounts(hour, hour + HOUR_MS));
+        open.settled.add(sums, await this.#latencyCounts(hour));
         open.settledHours.add(hour);
         open.openHours.delete(hour);
       } else {
@@ -204,7 +224,6 @@ export class UsageDays {
         open.openHours.set(hour, { rows: tally.rows(), atMs: nowMs });
       }
     }
-    return [...open.settled.rows(), ...[...open.openHours.values()].flatMap((hour) => hour.rows)];
   }
 }
 

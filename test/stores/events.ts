@@ -63,9 +63,9 @@ function modelUserCases(subject: Subject): void {
     const row = (organizationId: string, name: string, atMs: number, dimension: "model" | "token" = "model") => {
       return { organizationId, dimension, name, day: atMs, charged: 1n, ...counts };
     };
-    await usage.finishDay(day, [row(a, model, day), row("*", model, day), row(b, other, day)], day);
+    await usage.finishDay(day, [row(a, model, day), row("*", model, day), row(b, other, day)], day, []);
     const next = day + DAY_MS;
-    await usage.finishDay(next, [row(a, model, next), row(b, model, next, "token")], next);
+    await usage.finishDay(next, [row(a, model, next), row(b, model, next, "token")], next, []);
     expect(await events.modelUsers([model], day)).toEqual([{ organizationId: a, model }]);
     expect(await events.modelUsers([model, other], next)).toEqual([{ organizationId: a, model }]);
     expect(await events.modelUsers([other, v7()], day)).toEqual([{ organizationId: b, model: other }]);

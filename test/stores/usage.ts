@@ -101,14 +101,16 @@ function costCase(subject: Subject): void {
 }
 
 function latencyCase(subject: Subject): void {
-  test("latencies are stored once with their day, and read by model", async () => {
+  test("latencies are stored with their day, replaced by those of a second run, and read by model", async () => {
     const { usage } = subject.store;
     const row = (model: string, route: string, firstTokens: Histogram) => {
       return { day: DAY, model, route, firstTokens, durations: { 70: 1 } };
     };
     const own = [row("m/a", "up/a", { 3: 1, 12: 5 }), row("m/a", "up/b", { 3: 2 })];
     await usage.finishDay(DAY, [], 1, [...own, row("m/b", "up/a", {})]);
-    await usage.finishDay(DAY, [], 2, [row("m/a", "up/a", { 3: 1 })]);
+    expect(await usage.latencies("m/a", [DAY])).toHaveLength(2);
+    own[0] = { ...row("m/a", "up/a", { 3: 1 }), durations: { 71: 2 } };
+    await usage.finishDay(DAY, [], 2, [own[0]]);
     const stored = await usage.latencies("m/a", [DAY, DAY + 24 * HOUR_MS]);
     expect(stored.sort((a, b) => (a.route < b.route ? -1 : 1))).toEqual(own);
     expect(await usage.latencies("m/a", [])).toEqual([]);
@@ -127,7 +129,7 @@ function dayCases(subject: Subject): void {
       ]);
     const days = [0, 2, 3].map((index) => DAY + index * 24 * HOUR_MS) as [number, number, number];
     for (const [index, day] of days.entries()) {
-      await subject.store.usage.finishDay(day, rowsOf(day, BigInt(10 ** index)), 1);
+      await subject.store.usage.finishDay(day, rowsOf(day, BigInt(10 ** index)), 1, []);
     }
     const spentOf = async (id: string, fromDay: number, toDay: number) => {
       const search = { id, search: null, status: null, before: null, limit: 1, spentIn: { fromDay, toDay } };
@@ -147,9 +149,9 @@ function dayCases(subject: Subject): void {
       return { organizationId: "org_x", dimension: "token", day, name, ...counts, ...more };
     };
     const many = Array.from({ length: 2_500 }, (_, index) => row(`tok_${index}`, DAY));
-    await usage.finishDay(DAY, many, 7);
-    await usage.finishDay(DAY, [row("tok_0", DAY, { charged: 90n }), row("m", DAY, { dimension: "model" })], 8);
-    await usage.finishDay(DAY + 24 * HOUR_MS, [row("tok_0", DAY + 24 * HOUR_MS)], 9);
+    await usage.finishDay(DAY, many, 7, []);
+    await usage.finishDay(DAY, [row("tok_0", DAY, { charged: 90n }), row("m", DAY, { dimension: "model" })], 8, []);
+    await usage.finishDay(DAY + 24 * HOUR_MS, [row("tok_0", DAY + 24 * HOUR_MS)], 9, []);
     const days = await usage.doneDays(DAY - 1, DAY + 48 * HOUR_MS);
     expect(days).toEqual([DAY, DAY + 24 * HOUR_MS]);
     const together = await usage.together("token", { organizationId: "org_x", days });

@@ -73,7 +73,7 @@ async function spent(creditsADay: bigint, days: number): Promise<void> {
   const row = { organizationId: ORGANIZATION, dimension: "model" as const, name: "m", charged: creditsADay * CREDIT };
   for (let day = 1; day <= days; day += 1) {
     const atMs = TODAY_MS - day * DAY_MS;
-    await store.usage.finishDay(atMs, [{ ...row, day: atMs, ...counts }], NOON_MS);
+    await store.usage.finishDay(atMs, [{ ...row, day: atMs, ...counts }], NOON_MS, []);
   }
 }
 

@@ -60,7 +60,7 @@ function requestSums(database: Database) {
       const ended = (await Promise.all(parts)).flat();
       return [...ended.map((sum) => ({ ...sum, open: 0 })), ...(await openSums(database, range))];
     },
-    /** Counts the requests of all organizations that began in a period, by model, route and times. */
+    /** Counts the requests that began in a period, by model, route and times. A duration includes an outage of the store. */
     latencyCounts: (fromMs: number, toMs: number): Promise<LatencyCount[]> =>
       database.read(sql`
         select model, route, ${bucketOf("first_token_ms")} as first_token, ${bucketOf("duration_ms")} as duration,
@@ -149,26 +149,30 @@ async function openSums(database: Database, { from, to }: IdRange): Promise<Requ
 }
 
 function bucketOf(time: string): Sql {
-  const below = LATENCY_BOUNDS_MS.map((bound, index) => `when ${time} < ${bound} then ${index}`);
-  return raw(["case", `when ${time} is null then null`, ...below, `else ${LATENCY_BOUNDS_MS.length} end`].join(" "));
+  const search = (first: number, last: number, middle = Math.floor((first + last) / 2)): string =>
+    first === last
+      ? `${first}`
+      : `case when ${time} < ${LATENCY_BOUNDS_MS[middle]} then ${search(first, middle)} else ${search(middle + 1, last)} end`;
+  return raw(`case when ${time} is not null then ${search(0, LATENCY_BOUNDS_MS.length)} end`);
 }
 
 const BUCKET = bucketOf("request.first_token_ms");
 
 function days({ read, readRows, write }: Database) {
   const within = ({ organizationId, days }: UsageRange, dimension: UsageDayRow["dimension"]) => sql`
-    from usage_day where ${equal({ organization_id: organizationId, dimension })} and day in (${join(days)})`;
+    from usage_day where ${equal({ organization_id: organizationId, dimension })} and day in (${join([...days, -1])})`;
   return {
     /** Returns the days that begin in a period and whose sums are stored. */
     async doneDays(fromMs: number, toMs: number): Promise<number[]> {
       const query = sql`select day from usage_day_done where day >= ${fromMs} and day < ${toMs} order by day`;
       return (await read<{ day: bigint }>(query)).map(({ day }) => Number(day));
     },
-    /** Stores the sums and the latencies of a day. A second call replaces the sums. */
-    async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number, latencies: LatencyDayRow[] = []) {
+    /** Stores the sums and the latencies of a day. A second call replaces them. */
+    async finishDay(day: number, rows: readonly UsageDayRow[], nowMs: number, latencies: readonly LatencyDayRow[]) {
       const statements = listsOf(rows, ROWS_A_STATEMENT).map(upsert);
       for (const list of listsOf(latencies, ROWS_A_STATEMENT)) {
-        statements.push(sql`${LATENCY_DAY.insert(...list)} on conflict do nothing`);
+        const replaced = sql`first_tokens = excluded.first_tokens, durations = excluded.durations`;
+        statements.push(sql`${LATENCY_DAY.insert(...list)} on conflict (day, model, route) do update set ${replaced}`);
       }
       // Several short transactions, so that no settlement waits long.
       for (const chunk of listsOf(statements, STATEMENTS_A_WRITE)) await write(chunk);
