@@ -69,6 +69,8 @@ export class UsageDays {
     await this.usage(ALL_ORGANIZATIONS, today - (DAYS_DEFAULT - 1) * DAY_MS, today).catch((error: unknown) =>
       this.#options.log.warn({ err: error }, "the usage for the overview could not be read ahead: it is retried"),
     );
+    // The first page after a start would lack the newest requests.
+    for (const { openHours } of this.#openDays.values()) for (const hour of openHours.values()) hour.atMs = 0;
   });
   #isStopping = false;
 
@@ -110,10 +112,8 @@ export class UsageDays {
   async latencies(model: string, fromDay: number, toDay: number) {
     const { done, open, pendingDays } = await this.#daysOf(fromDay, toDay);
     const found = await this.#options.rows.latencies(model, done);
-    for (const day of open) {
-      found.push(...(await this.#open(day)).settled.latencies().filter((row) => row.model === model));
-    }
-    return { rows: found, pendingDays };
+    for (const day of open) found.push(...(await this.#open(day)).settled.latencies());
+    return { rows: found.filter((row) => row.model === model), pendingDays };
   }
 
   /** Returns the days of a range whose sums are stored, those that are not finished, and the number of those that are late. */
