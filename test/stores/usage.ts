@@ -103,16 +103,16 @@ function costCase(subject: Subject): void {
 function latencyCase(subject: Subject): void {
   test("latencies are stored with their day, replaced by those of a second run, and read by model", async () => {
     const { usage } = subject.store;
-    const row = (model: string, route: string, firstTokens: Histogram) => {
-      return { day: DAY, model, route, firstTokens, durations: { 70: 1 } };
+    const row = (model: string, route: string, firstTokens: Histogram, durations: Histogram = { 70: 1 }) => {
+      return { day: DAY, model, route, firstTokens, durations };
     };
-    const own = [row("m/a", "up/a", { 3: 1, 12: 5 }), row("m/a", "up/b", { 3: 2 })];
-    await usage.finishDay(DAY, [], 1, [...own, row("m/b", "up/a", {})]);
+    const [first, second] = [row("m/a", "up/a", { 3: 1, 12: 5 }), row("m/a", "up/b", { 3: 2 })];
+    await usage.finishDay(DAY, [], 1, [first, second, row("m/b", "up/a", {})]);
     expect(await usage.latencies("m/a", [DAY])).toHaveLength(2);
-    own[0] = { ...row("m/a", "up/a", { 3: 1 }), durations: { 71: 2 } };
-    await usage.finishDay(DAY, [], 2, [own[0]]);
+    const again = row("m/a", "up/a", { 3: 1 }, { 71: 2 });
+    await usage.finishDay(DAY, [], 2, [again]);
     const stored = await usage.latencies("m/a", [DAY, DAY + 24 * HOUR_MS]);
-    expect(stored.sort((a, b) => (a.route < b.route ? -1 : 1))).toEqual(own);
+    expect(stored.sort((a, b) => (a.route < b.route ? -1 : 1))).toEqual([again, second]);
     expect(await usage.latencies("m/a", [])).toEqual([]);
     expect(await usage.latencies("m/a", [DAY + 24 * HOUR_MS])).toEqual([]);
   });
