@@ -119,7 +119,7 @@ export const Latencies = Entity("latencies", {
       Type.Object({
         day: Day,
         first_token_ms: FirstToken,
-        duration_ms: Nullable(ObjectOf("Milliseconds from admission to the end of complete answers, within 10 %.", Quantiles)),
+        duration_ms: Nullable(ObjectOf("Milliseconds from admission to the complete answer, within 10 %.", Quantiles)),
       }),
     ),
   }),
