@@ -54,16 +54,16 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
 
 async function complete({ request, signal }: ProviderCall, timeouts: ProviderTimeouts): Promise<ProviderAnswer> {
   signal.throwIfAborted();
-  if (request.model !== "fault") return { chunks: perform(request, scripts(request, scriptOf), NO_FAULT, signal, 0) };
+  if (request.model !== "fault") return { chunks: perform(request, scriptsOf(request, scriptOf), NO_FAULT, signal, 0) };
   const fault = readFault(lastUserText(request.messages));
   await wait(fault.delayMs, timeouts.firstByteMs, signal);
   if (fault.failure !== undefined) throw fault.failure;
-  const written = scripts(request, (one) => faultScript(one, fault));
-  return { chunks: perform(request, written, fault, signal, timeouts.idleMs) };
+  const scripts = scriptsOf(request, (one) => faultScript(one, fault));
+  return { chunks: perform(request, scripts, fault, signal, timeouts.idleMs) };
 }
 
 /** Writes the script of each choice, which has a seed of its own. */
-function scripts(request: UpstreamRequest, write: (request: UpstreamRequest) => Script): Script[] {
+function scriptsOf(request: UpstreamRequest, write: (request: UpstreamRequest) => Script): Script[] {
   const { n = 1, seed = 0 } = request;
   return Array.from({ length: n }, (_, index) => write({ ...request, seed: seed + index }));
 }
@@ -85,14 +85,14 @@ function faultScript(request: UpstreamRequest, fault: Fault): Script {
 
 async function* perform(
   { instructions = "", messages }: UpstreamRequest,
-  written: readonly Script[],
+  scripts: readonly Script[],
   fault: Pick<Fault, "events" | "finishReason" | "isWithoutUsage">,
   signal: AbortSignal,
   idleMs: number,
 ): AsyncGenerator<readonly UpstreamChunk[], undefined> {
-  const of = (index: number) => (index === 0 ? {} : { index });
-  const pieces = written
-    .flatMap(({ pieces: own }, index) => own.map((delta, place) => ({ place, chunk: { ...of(index), delta } })))
+  const indexField = (index: number) => (index === 0 ? {} : { index });
+  const pieces = scripts
+    .flatMap(({ pieces: own }, index) => own.map((delta, place) => ({ place, chunk: { ...indexField(index), delta } })))
     .sort((one, other) => one.place - other.place)
     .map(({ chunk }) => chunk);
   const chunks: UpstreamChunk[] = [{ delta: { role: "assistant" } }, ...pieces];
@@ -106,8 +106,8 @@ async function* perform(
     if ("failure" in event) throw event.failure;
     await wait(event.silenceMs, idleMs, signal);
   }
-  for (const [index, { finishReason }] of written.entries()) {
-    chunks.push({ ...of(index), finish_reason: fault.finishReason ?? finishReason });
+  for (const [index, { finishReason }] of scripts.entries()) {
+    chunks.push({ ...indexField(index), finish_reason: fault.finishReason ?? finishReason });
   }
   const prompt_tokens = countTokens(instructions) + countPromptTokens(messages);
   const usage = { prompt_tokens, completion_tokens: pieces.length };

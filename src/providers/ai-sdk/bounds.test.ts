@@ -81,6 +81,18 @@ describe("Frames", () => {
     expect(copied).toBeLessThan(3 * length);
   }, 180_000);
 
+  test("are copied from pieces, which are not kept.", () => {
+    const whole = Buffer.concat([frame(300), frame(17)]);
+    const bounds = byteBoundsOf(FRAMES, (text) => text);
+    const passed: Buffer[] = [];
+    const piece = Buffer.alloc(1);
+    for (const byte of whole) {
+      piece[0] = byte;
+      bounds(piece, (bytes) => passed.push(Buffer.from(bytes)));
+    }
+    expect(Buffer.concat(passed).equals(whole)).toBe(true);
+  });
+
   test("of an invalid length are refused after the valid ones before them.", () => {
     const passed: Uint8Array[] = [];
     expect(() => feed(FRAMES, Buffer.concat([frame(20), Buffer.from([0x7f, 0, 0, 0])]), 100, passed)).toThrow(TOO_LONG);

@@ -89,22 +89,22 @@ function passTogether(events: readonly string[], pass: Pass): void {
  * The package would drop complete frames before a broken one, and copies its whole input for each frame in it.
  */
 function wholeFrames(): Bounds {
-  let pieces: Buffer[] = [];
+  /** The frame that has begun. Small pieces would each take many times their length as buffers of their own. */
+  let frame = Buffer.alloc(0);
   let keptBytes = 0;
-  let wantedBytes = 0;
   return (piece, pass) => {
-    pieces.push(piece);
-    keptBytes += piece.length;
-    if (keptBytes < wantedBytes) return keptBytes;
-    const bytes = pieces.length === 1 ? piece : Buffer.concat(pieces);
+    if (keptBytes + piece.length < frame.length) {
+      keptBytes += piece.copy(frame, keptBytes);
+      return keptBytes;
+    }
+    const bytes = keptBytes === 0 ? piece : Buffer.concat([frame.subarray(0, keptBytes), piece]);
     let [start, end] = [0, endOfFrame(bytes, 0)];
     for (; end <= bytes.length; end = endOfFrame(bytes, start)) {
       pass(bytes.subarray(start, end));
       start = end;
     }
-    wantedBytes = end - start;
-    keptBytes = bytes.length - start;
-    pieces = keptBytes === 0 ? [] : [Buffer.from(bytes.subarray(start))];
+    frame = Buffer.allocUnsafeSlow(end - start);
+    keptBytes = bytes.copy(frame, 0, start);
     return keptBytes;
   };
 }

@@ -60,7 +60,8 @@ export async function readText(body: HttpBody, { bytesMax = BODY_BYTES_MAX, room
   let length = 0;
   let isLong = false;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
-    pieces.push(...bytes);
+    // Small pieces would each take many times their length as buffers of their own.
+    pieces.push(...(bytes.length > 1 ? [Buffer.concat(bytes)] : bytes));
     length += lengthOf(bytes);
     if (length > bytesMax) {
       body.destroy();
@@ -71,7 +72,7 @@ export async function readText(body: HttpBody, { bytesMax = BODY_BYTES_MAX, room
     await room?.reserve(bytesMax);
   }
   room?.keep(length);
-  return joined(pieces);
+  return Buffer.concat(pieces).toString();
 }
 
 interface ReadOptions {
@@ -106,10 +107,5 @@ async function readErrorText(body: HttpBody): Promise<string> {
     clearTimeout(timer);
     body.destroy();
   }
-  return joined(pieces).slice(0, ERROR_BYTES_MAX);
-}
-
-function joined(pieces: readonly Buffer[]): string {
-  const [first] = pieces;
-  return pieces.length === 1 && first !== undefined ? first.toString("utf8") : Buffer.concat(pieces).toString();
+  return Buffer.concat(pieces).toString().slice(0, ERROR_BYTES_MAX);
 }
