@@ -26,6 +26,22 @@ export interface AnswerPiece {
   native?: readonly NativeEvent[];
 }
 
+/** Follows which choices of an answer have begun, and which have finished. */
+export class ChoicesProgress {
+  /** Finish reasons by index; null for a choice that has not finished. */
+  readonly reasons = new Map<number, FinishReason | null>();
+
+  add({ index = 0, delta, finish_reason }: AnswerPiece): void {
+    if (finish_reason !== undefined) this.reasons.set(index, finish_reason);
+    else if (delta !== undefined && !this.reasons.has(index)) this.reasons.set(index, null);
+  }
+
+  /** Tells whether all choices that have begun have finished, at least so many. */
+  hasFinished(least: number): boolean {
+    return this.reasons.size >= least && !this.reasons.values().some((reason) => reason === null);
+  }
+}
+
 /** Returns the pieces of an answer that is not streamed as the only item of an iteration. */
 export async function* once(pieces: readonly AnswerPiece[]): AsyncGenerator<readonly AnswerPiece[], undefined> {
   yield pieces;

@@ -25,8 +25,8 @@ export interface PromptEstimate {
   hasMedia: boolean;
   /** True if the request marks a part to be cached for an hour: without a mark no cache write is of that kind. */
   hasHourCache: boolean;
-  /** Choices of the answer, each with a bound of its own; absent for one. */
-  choices?: number;
+  /** Choices of the answer, each with a bound of its own. */
+  choices: number;
   /** Calls of a request whose answer does not show them, as far as the request bounds them; absent if it has none. */
   calls?: CallCounts;
 }
@@ -109,6 +109,7 @@ export function estimatePrompt(
     most: media.length === 0 ? most : Math.max(most, contextWindow),
     hasMedia: media.length > 0,
     hasHourCache,
+    choices: request.n ?? 1,
   };
 }
 
@@ -286,6 +287,7 @@ export function estimateInputs(inputs: readonly EmbeddingInput[]): PromptEstimat
     likelyBesideText: sumOf(ofIds.map(({ likely }) => likely)),
     hasMedia: false,
     hasHourCache: false,
+    choices: 1,
   };
 }
 

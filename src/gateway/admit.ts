@@ -3,19 +3,13 @@ import type { StatedOutput } from "../api/wire.ts";
 import { highestPricesAt, pricesAt, type Route, upstreamOf } from "../catalog/model.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { type BudgetState, budgetRest, windowEnd } from "../credits/budgets.ts";
-import {
-  affordableOutputTokens,
-  type HoldNeed,
-  holdBounds,
-  type PromptEstimate,
-  possiblePrices,
-} from "../credits/estimate.ts";
+import { affordableOutputTokens, type HoldNeed, holdBounds, possiblePrices } from "../credits/estimate.ts";
 import type { HoldFacts, Intent } from "../credits/facts.ts";
 import type { Outcomes } from "../credits/outcomes.ts";
 import { FREE, NO_TOKENS, pricesUsed } from "../credits/price.ts";
 import { ApiError, type ErrorFields } from "../errors.ts";
 import type { Lease } from "../ledger/lease.ts";
-import { tokenBoundsOf } from "./charge.ts";
+import { type Admitted, tokenBoundsOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { type LimitEntry, retryHeaders, wantedLimits } from "./limits.ts";
 import { needsCount, type OutputRange, outputRange, withCount } from "./output-bound.ts";
@@ -25,21 +19,16 @@ import type { Plan } from "./plan.ts";
 const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
 
 /** An admitted request: its credits are held, its tokens and its concurrency counted. */
-export interface Admission extends LimitEntry {
-  facts: HoldFacts;
+export interface Admission extends LimitEntry, Admitted {
   /** The routes of the plan whose largest charge the request's own bound of its cost allows. */
   routes: readonly [Route, ...Route[]];
   /** Bounds how long the request may go on. */
   lease: Lease;
-  estimate: PromptEstimate;
-  maxTokens: number;
   /** True where `maxTokens` is less than requested, or than the model's default. */
   isShortened: boolean;
   available: MicroCredits;
   /** The budget with the least left, the hold included; absent if none covers the request. */
   tightest: BudgetState | undefined;
-  /** True for the playground, whose requests are free at any price. */
-  isFree: boolean;
   /** Milliseconds since 1970. */
   admittedAtMs: number;
 }
@@ -63,11 +52,13 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
   const { model, output, estimate } = plan;
   const isCounted = needsCount(gateway, plan);
   // The limits come before the count, and take what fits with a prompt of the estimated length.
-  const textTokens = estimate.likely - estimate.likelyBesideText;
-  const assumed = isCounted ? { ...plan, estimate: { ...estimate, textTokens } } : plan;
-  const estimatedRange = outputRange(gateway, principal, assumed);
-  const { choices = 1 } = estimate;
-  const wanted = wantedLimits(gateway, principal, estimate.likely + estimatedRange.most * choices, plan);
+  const rangeWith = (textTokens: number) =>
+    outputRange(gateway, principal, isCounted ? { ...plan, estimate: { ...estimate, textTokens } } : plan);
+  const { choices, least: leastTokens, likely, likelyBesideText } = estimate;
+  const estimatedRange = rangeWith(likely - likelyBesideText);
+  // A prompt that is counted as shorter allows longer answers: one is longer by what the prompt is shorter, the others in addition.
+  const longest = choices === 1 ? 0 : rangeWith(Math.max(0, leastTokens - likelyBesideText)).most;
+  const wanted = wantedLimits(gateway, principal, likely + estimatedRange.most + (choices - 1) * longest, plan);
   const admitted = call.limited.admit(wanted);
   const entry = admitted instanceof Promise ? await admitted : admitted;
   // A count takes time that callers share, so its tokens stay in the minute even if nothing is charged.
@@ -104,7 +95,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
       return { ...entry, ...outcome };
     }
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
-    const affordable = affordableOnAll(outcome.amount, needs);
+    const affordable = affordableOnAll(outcome.amount, needs, range);
     const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
     const isShortened = maxTokens < range.requested;
     const { lease, available, covered } = outcome;
@@ -130,7 +121,6 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
 /** The need of a request on one of its routes, with the bounds of its hold. */
 interface RouteNeed extends HoldNeed {
   route: Route;
-  choices: number;
   least: MicroCredits;
   most: MicroCredits;
 }
@@ -141,12 +131,11 @@ type Needs = readonly [RouteNeed, ...RouteNeed[]];
 function needOf({ model, estimate }: Plan, route: Route, range: OutputRange, isFree: boolean): RouteNeed {
   const { prompt, completion, calls: callsMost } = tokenBoundsOf(model, route, estimate, range.most);
   // A shorter `max_tokens` is a smaller hold only where it bounds everything that is charged as output.
-  const { choices = 1 } = estimate;
-  const outputTokensLeast = completion > range.most * choices ? completion : range.least * choices;
+  const outputTokensLeast = completion > range.most * range.choices ? completion : range.least * range.choices;
   const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), { ...estimate, callsMost });
   const need = { promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
   const { least, most } = holdBounds(need);
-  return { ...need, route, choices, least, most };
+  return { ...need, route, least, most };
 }
 
 /** Returns the needs whose least amount is within the bound that the request states. Throws max_cost_exceeded if none is. */
@@ -172,8 +161,8 @@ function boundsOfAll(needs: Needs, maxCost: MicroCredits | null): { least: Micro
 }
 
 /** Returns the output tokens of each choice that an amount covers on each of the routes. */
-function affordableOnAll(amount: MicroCredits, needs: Needs): number {
-  return Math.min(...needs.map((need) => Math.floor(affordableOutputTokens(amount, need) / need.choices)));
+function affordableOnAll(amount: MicroCredits, needs: Needs, { choices }: OutputRange): number {
+  return Math.min(...needs.map((need) => Math.floor(affordableOutputTokens(amount, need) / choices)));
 }
 
 /** Returns what a retry of a request has in common with it; null for one that no retry can repeat. */
@@ -225,8 +214,8 @@ function refusal(
     const message = `${credits} are held by requests that are still running: ${figures}. Try again when one has ended.`;
     return new ApiError("credits_held", message, { fields, headers: { ...headers, "retry-after": "1" } });
   }
-  const isBoundByMaxTokens = needs.every((need) => need.outputTokensMost === range.most * need.choices);
-  const affordable = isBoundByMaxTokens ? affordableOnAll(reach, needs) : 0;
+  const isBoundByMaxTokens = needs.every((need) => need.outputTokensMost === range.most * range.choices);
+  const affordable = isBoundByMaxTokens ? affordableOnAll(reach, needs, range) : 0;
   if (range.most > 0) fields.affordable_max_tokens = affordable;
   const hint = affordable > 0 ? ` They pay for a ${param} of ${affordable}.` : "";
   const message = `${credits} do not cover this request: ${figures}.${hint}`;

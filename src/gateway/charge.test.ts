@@ -283,6 +283,35 @@ describe("invisible output after the client disconnected", () => {
     });
   });
 
+  test("The output of several choices is estimated as that of one, unless the upstream is known to write them.", async () => {
+    const rates = new OutputRates();
+    const one = { ...left, isStreamed: false, rates, estimate: { ...ESTIMATE, choices: 3 } };
+    expect(await charge(one)).toMatchObject({ basis: "estimated", tokens: { output: 500 } });
+    const answer = { upstream: "up/m", organizationId: "org_b", tokens: 9, durationMs: 1_000 };
+    rates.note({ ...answer, choicesAsked: 2, choices: 2 });
+    expect(await charge(one)).toMatchObject({ basis: "estimated", tokens: { output: 1_500 } });
+  });
+
+  test("Choices that a stream shows are estimated, also of an upstream that is not known to write several.", async () => {
+    const one = chargedOf({ ...left, model: reasoner, estimate: { ...ESTIMATE, choices: 3 } });
+    for (const index of [0, 1]) one.meter.add([{ index, delta: { content: " word" } }]);
+    expect(await chargeOf({ tokenCounter, outputRates: new OutputRates() }, one)).toMatchObject({
+      basis: "estimated",
+      tokens: { output: 2, reasoning: 998 },
+    });
+  });
+
+  test("A report is not final before all choices of the request have finished.", async () => {
+    const one = chargedOf({ ...left, model: reasoner, isEnded: true, estimate: { ...ESTIMATE, choices: 2 } });
+    one.meter.add([{ usage: { prompt_tokens: 9, completion_tokens: 1 } }]);
+    const gateway = { tokenCounter, outputRates: new OutputRates() };
+    expect(await chargeOf(gateway, one)).toMatchObject({ basis: "estimated", tokens: { input: 9, reasoning: 499 } });
+    one.meter.add([{ index: 1, delta: {} }, { usage: { prompt_tokens: 9, completion_tokens: 2 } }]);
+    expect(await chargeOf(gateway, one)).toMatchObject({ basis: "estimated" });
+    one.meter.add([{ index: 1, finish_reason: "stop" }]);
+    expect(await chargeOf(gateway, one)).toMatchObject({ basis: "reported", tokens: { output: 2 } });
+  });
+
   test("An estimate is at most the hold, and never below the count.", async () => {
     const far = { ...left, elapsedMs: 10 ** 9, isStreamed: false };
     expect(await charge({ ...far, maxTokens: 20 })).toMatchObject({ basis: "estimated", tokens: { output: 20 } });

@@ -18,10 +18,12 @@ import type { Plan } from "./plan.ts";
 import type { TextCounter } from "./token-counter.ts";
 
 /** The parts of an admission that a charge depends on. */
-interface Admitted {
+export interface Admitted {
   facts: HoldFacts;
+  /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
   estimate: PromptEstimate;
+  /** That of each choice. */
   maxTokens: number;
 }
 
@@ -47,12 +49,12 @@ const TOKENS_OF_DOUBT = 64;
 
 /**
  * Returns the bounds of a route: the upper estimate of the prompt and `max_tokens`; the context window where the provider runs
- * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`; that of the completion for each choice.
+ * tools of its own, and the model's maximum where it counts reasoning outside `max_tokens`. The completion of each choice has its own.
  */
 export function tokenBoundsOf(
   { contextWindow, maxOutputTokens }: Pick<CatalogModel, "contextWindow" | "maxOutputTokens">,
   { runsTools, countsReasoningBeside, callsMost }: Pick<Route, "runsTools" | "countsReasoningBeside" | "callsMost">,
-  { most, choices = 1 }: Pick<PromptEstimate, "most" | "choices">,
+  { most, choices }: Pick<PromptEstimate, "most" | "choices">,
   maxTokens: number,
 ): TokenBounds {
   const completion = countsReasoningBeside === true && maxTokens > 0 ? Math.max(maxTokens, maxOutputTokens) : maxTokens;
@@ -193,8 +195,9 @@ export async function chargeOf(
       ? rough
       : countedCharge(report, { input, ...counts.answer }, { ...plan.estimate.calls, ...meter.calls }, bounds);
   if (!isHidden(one)) return seen;
-  const { choices = 1 } = plan.estimate;
-  return withHidden(seen, choices * outputRates.estimate(upstreamOf(one.route), one.elapsedMs), one);
+  const upstream = upstreamOf(one.route);
+  const choices = Math.max(meter.choices.reasons.size, outputRates.choicesOf(upstream, plan.estimate.choices));
+  return withHidden(seen, choices * outputRates.estimate(upstream, one.elapsedMs), one);
 }
 
 /** Tells whether a report may be too low. The prompt is compared only if nothing else is charged. */
@@ -240,8 +243,9 @@ function isCredible(reported: number, counted: number, tokensOfDoubt = TOKENS_OF
  * streamed, or from one of a model that reasons, as the catalog says or its answer shows, before the upstream had reported the
  * usage of the whole answer. A model may show only a part of its reasoning.
  */
-function isHidden({ isClientDisconnected, plan: { isStreamed, model }, meter }: Charged): boolean {
-  if (!isClientDisconnected || (meter.finishReason !== undefined && meter.report()?.isFinal === true)) return false;
+function isHidden({ isClientDisconnected, plan: { isStreamed, model, estimate }, meter }: Charged): boolean {
+  if (!isClientDisconnected || (meter.choices.hasFinished(estimate.choices) && meter.report()?.isFinal === true))
+    return false;
   return !isStreamed || model.capabilities.has("reasoning") || meter.reasoning.bytes > 0;
 }
 
@@ -305,7 +309,10 @@ const USUAL_TOKENS_MAX = 4_096;
 export interface MeasuredAnswer {
   upstream: string;
   organizationId: string;
+  /** Sum of all its choices. */
   tokens: number;
+  choices: number;
+  choicesAsked: number;
   /** From the call of the upstream to the end of the answer. */
   durationMs: number;
 }
@@ -320,8 +327,13 @@ type Answers = { tokens: number; tokensAMillisecond: number }[];
  */
 export class OutputRates {
   readonly #upstreams = new Map<string, LRUCache<string, Answers>>();
+  /** Upstreams that wrote several choices when they were last asked for them. Others ignore the field. */
+  readonly #takingChoices = new Set<string>();
 
-  note({ upstream, organizationId, tokens, durationMs }: MeasuredAnswer): void {
+  note({ upstream, organizationId, choices, choicesAsked, durationMs, ...answer }: MeasuredAnswer): void {
+    const tokens = answer.tokens / choices;
+    if (choices > 1) this.#takingChoices.add(upstream);
+    else if (choicesAsked > 1) this.#takingChoices.delete(upstream);
     const organizations = this.#upstreams.get(upstream) ?? new LRUCache({ max: ORGANIZATIONS_KEPT });
     this.#upstreams.set(upstream, organizations);
     const answers = organizations.get(organizationId) ?? [];
@@ -330,8 +342,13 @@ export class OutputRates {
     if (answers.length > ANSWERS_KEPT) answers.shift();
   }
 
+  /** Returns the choices that an upstream writes when it is asked for so many. */
+  choicesOf(upstream: string, asked: number): number {
+    return this.#takingChoices.has(upstream) ? asked : 1;
+  }
+
   /**
-   * Estimates the output tokens that an upstream has written in a time: the time multiplied by the median of the
+   * Estimates the output tokens of a choice that an upstream has written in a time: the time multiplied by the median of the
    * organizations' median rates, at most the median of the 95th percentiles of their answers. Before 100 answers are known,
    * 50 tokens a second and at most 4,096.
    */
@@ -342,9 +359,11 @@ export class OutputRates {
       return Math.min(USUAL_TOKENS_MAX, Math.floor((ms / 1000) * USUAL_TOKENS_A_SECOND));
     }
     const medianOf = (figure: keyof Answers[number], part: number) => {
-      const figures = known.map((answers) => answers.map((answer) => answer[figure]));
-      const ofEach = figures.map((own) => percentile(own, part));
-      return percentile(ofEach, 0.5);
+      const ofEach = known.map((answers) => answers.map((answer) => answer[figure]));
+      return percentile(
+        ofEach.map((own) => percentile(own, part)),
+        0.5,
+      );
     };
     return Math.floor(Math.min(ms * medianOf("tokensAMillisecond", 0.5), medianOf("tokens", 0.95)));
   }

@@ -86,7 +86,7 @@ function reportOf(
     firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
     code:
       end === "client_disconnected" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
-    finishReason: meter.finishReason ?? null,
+    finishReasons: [...meter.choices.reasons.values()].flatMap((reason) => reason ?? []),
     charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
     providerCost: meter.providerRecord.providerCost,
   };

@@ -26,7 +26,7 @@ export interface Delivery {
   /** From admission to the first piece of the answer; null where there was none. */
   firstTokenMs: number | null;
   meter: MeterReading;
-  /** The answer as one message; undefined where nothing needs it. */
+  /** The answer as one message for each choice; undefined where nothing needs it. */
   fold: Folded | undefined;
 }
 
@@ -42,9 +42,9 @@ export async function deliver(
   answered: Answered,
   client: AnswerSink,
 ): Promise<Delivery> {
-  const { facts, lease, maxTokens, admittedAtMs } = admission;
+  const { facts, lease, maxTokens, estimate, admittedAtMs } = admission;
   const { route, answer } = answered;
-  const meter = new Meter(maxTokens);
+  const meter = new Meter(maxTokens * estimate.choices);
   // A whole answer is needed where it is stored under an idempotency key or in a conversation.
   const needsFold = call.idempotency !== null || call.principal.keepsConversations;
   const fold = needsFold ? new AnswerFold() : undefined;
@@ -109,10 +109,10 @@ async function relay(reads: AsyncIterator<readonly UpstreamChunk[]>, take: Take)
 /** Returns the delivery of a request that no upstream answered. */
 export function undelivered(
   { signal }: GatewayCall,
-  { maxTokens }: Admission,
+  { maxTokens, estimate }: Admission,
   { failure: error, received }: Unanswered,
 ): Delivery {
-  const meter = new Meter(maxTokens);
+  const meter = new Meter(maxTokens * estimate.choices);
   meter.add(received);
   const failure = isOwnCut(signal.reason) ? signal.reason : error;
   const nothing = { head: undefined, isStreamed: false, waitedMs: 0, firstTokenMs: null, fold: undefined };
@@ -133,17 +133,18 @@ function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
  * that are made instead contain the answer's own id, a UUID, so that they are unique among answers.
  */
 export function toolCallCompleter(answerId: string) {
-  /** Ids by the place of a call: its index, after that of a further choice. */
-  const ids = new Map<string, string>();
+  /** Places of the calls so far: the index of each, after that of a further choice. */
+  const places = new Set<string>();
+  const ids = new Set<string>();
   // Short, because OpenAI accepts ids of at most 40 characters.
   const idFor = (place: string) => `call_${BigInt(`0x${answerId.replaceAll("-", "")}`).toString(36)}_${place}`;
   const completed = (call: ToolCallDelta, choice = 0): ToolCallDelta => {
     const { index, id, type: _type, function: called, ...rest } = call;
     const place = choice === 0 ? `${index}` : `${choice}_${index}`;
-    if (ids.has(place)) return { index, ...(called && { function: called }), ...rest };
-    const isUnique = id !== undefined && id !== "" && !ids.values().some((other) => other === id);
-    const unique = isUnique ? id : idFor(place);
-    ids.set(place, unique);
+    if (places.has(place)) return { index, ...(called && { function: called }), ...rest };
+    places.add(place);
+    const unique = id !== undefined && id !== "" && !ids.has(id) ? id : idFor(place);
+    ids.add(unique);
     return { index, id: unique, type: "function", function: { name: "", arguments: "", ...called }, ...rest };
   };
   return (pieces: readonly AnswerPiece[]): readonly AnswerPiece[] => {

@@ -114,7 +114,8 @@ export interface CompletionReport {
   settledMs: number;
   /** Null for a complete answer that is settled. */
   code: ErrorCode | "client_disconnected" | null;
-  finishReason: string | null;
+  /** That of each choice that has finished. */
+  finishReasons: string[];
   /** The charge; null if the hold was released, or could not be settled. */
   charge: { tokens: TokenCounts; amount: MicroCredits } | null;
   /** The provider's own cost, as a decimal number in its own unit. */

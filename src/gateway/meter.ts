@@ -1,3 +1,4 @@
+import { ChoicesProgress } from "../api/answer.ts";
 import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
 import { CALL_ROWS, type CallCounts, FURTHER_ROWS, type TokenClass } from "../api/price-classes.ts";
 import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
@@ -43,8 +44,7 @@ const DATA_CHARACTERS_A_TOKEN = 1024;
  * upstream's reports.
  */
 export class Meter implements SentTextVisitor {
-  /** That of the first choice. */
-  finishReason: FinishReason | undefined;
+  readonly choices = new ChoicesProgress();
   /** The service tier that the upstream reported last. */
   serviceTier: string | undefined;
   #responseId: string | null = null;
@@ -81,7 +81,7 @@ export class Meter implements SentTextVisitor {
 
   add(chunks: readonly UpstreamChunk[]): void {
     for (const chunk of chunks) {
-      if (chunk.finish_reason !== undefined && !chunk.index) this.finishReason = chunk.finish_reason;
+      this.choices.add(chunk);
       if (chunk.responseId !== undefined) this.#responseId = printable(chunk.responseId, RESPONSE_ID_CHARACTERS_MAX);
       if (chunk.service_tier !== undefined) this.serviceTier = chunk.service_tier;
       visitSent(chunk, this);
@@ -91,6 +91,11 @@ export class Meter implements SentTextVisitor {
       this.#usage = chunk.usage;
       this.#sentBefore = this.#sent;
     }
+  }
+
+  /** That of the first choice. */
+  get finishReason(): FinishReason | undefined {
+    return this.choices.reasons.get(0) ?? undefined;
   }
 
   /** The provider's own record of the answer, as far as it is known. */
@@ -276,14 +281,8 @@ export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionU
 
 /** Returns the counts that are not 0; undefined where there are none. */
 function stated<Name extends string>(counts: Record<Name, number | undefined>): { [N in Name]?: number } | undefined {
-  let found: { [N in Name]?: number } | undefined;
-  for (const name in counts) {
-    const count = counts[name];
-    if (count === undefined || count === 0) continue;
-    found ??= {};
-    found[name] = count;
-  }
-  return found;
+  const found = Object.entries<number | undefined>(counts).filter(([, count]) => count !== undefined && count !== 0);
+  return found.length === 0 ? undefined : (Object.fromEntries(found) as { [N in Name]?: number });
 }
 
 /** Formats a provider's cost as a decimal number without an exponent; null where the value is not a cost. */

@@ -142,16 +142,17 @@ export interface OutputRange {
   most: number;
   /** The bound that the request states, or the model's default. */
   requested: number;
+  choices: number;
 }
 
 /** Returns the output tokens of a request: as it states them, or as settings, model, limits and context window allow. */
 export function outputRange(gateway: Gateway, principal: Principal, plan: Plan): OutputRange {
   const { model, output, estimate } = plan;
   const { tokens: asked } = output;
+  const { choices } = estimate;
   const unit = "tokensPerMinute";
   const limits = [...limitKeys(gateway, principal, unit), ...callLimits(principal, plan, unit)];
   const minuteLimit = gateway.limits.partOf(Math.min(...limits.map(({ limit }) => limit)));
-  const { choices = 1 } = estimate;
   const minuteRoom = Math.max(ANSWER_TOKENS_LEAST, Math.floor((minuteLimit - estimate.likely) / choices));
   const wanted = wantedOutputTokens(gateway, model, asked);
   const isKept = asked !== undefined && isRefusedAbove(gateway, output);
@@ -159,5 +160,6 @@ export function outputRange(gateway: Gateway, principal: Principal, plan: Plan):
   const allowed = asked === undefined ? Math.min(fitting, minuteRoom) : fitting;
   const playgroundMost = Math.ceil(gateway.playground.maxTokens / choices);
   const most = principal.organizationKind === "playground" ? Math.min(allowed, playgroundMost) : allowed;
-  return { least: asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most, most, requested: asked ?? wanted };
+  const least = asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most;
+  return { least, most, requested: asked ?? wanted, choices };
 }

@@ -6,7 +6,8 @@ const UPSTREAM = "up/m";
 type Measured = Pick<MeasuredAnswer, "tokens" | "durationMs">;
 
 function noteAll(rates: OutputRates, organizationId: string, answers: readonly Measured[]): void {
-  for (const answer of answers) rates.note({ upstream: UPSTREAM, organizationId, ...answer });
+  const one = { upstream: UPSTREAM, organizationId, choices: 1, choicesAsked: 1 };
+  for (const answer of answers) rates.note({ ...one, ...answer });
 }
 
 const equal = (count: number, tokens: number, durationMs: number) =>
@@ -83,6 +84,27 @@ test("The newest answers of an organization, and of 64 organizations of an upstr
   expect(rates.estimate(UPSTREAM, 1_000)).toBe(100);
   noteAll(rates, "org_new", equal(1, 200, 1_000));
   expect(rates.estimate(UPSTREAM, 1_000)).toBe(200);
+});
+
+test("The figures are those of one choice, by the choices that arrived and not by those of the request.", () => {
+  const rates = new OutputRates();
+  const answer = { upstream: UPSTREAM, organizationId: "org_a", durationMs: 1_000, choicesAsked: 8 };
+  for (let count = 0; count < 100; count += 1) rates.note({ ...answer, tokens: 800, choices: 1 });
+  expect(rates.estimate(UPSTREAM, 1_000)).toBe(800);
+  for (let count = 0; count < 128; count += 1) rates.note({ ...answer, tokens: 800, choices: 8 });
+  expect(rates.estimate(UPSTREAM, 1_000)).toBe(100);
+});
+
+test("An upstream writes the choices of a request if it wrote several when it was last asked for them.", () => {
+  const rates = new OutputRates();
+  const answer = { upstream: UPSTREAM, organizationId: "org_a", tokens: 10, durationMs: 1_000 };
+  const after = (choicesAsked: number, choices: number) => {
+    rates.note({ ...answer, choicesAsked, choices });
+    return rates.choicesOf(UPSTREAM, 8);
+  };
+  expect(rates.choicesOf(UPSTREAM, 8)).toBe(1);
+  expect([after(1, 1), after(2, 2), after(1, 1), after(8, 1)]).toEqual([1, 8, 8, 1]);
+  expect(rates.choicesOf("up/other", 8)).toBe(1);
 });
 
 test("The estimate is 0 after the clock was set back.", () => {

@@ -112,8 +112,9 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);
   const { tokens, basis, reported } = charge;
   if (end === "complete" && basis === "reported" && !plan.isInputOnly) {
-    const written = (tokens.output + tokens.reasoning) / (estimate.choices ?? 1);
-    outputRates.note({ upstream: upstreamOf(route), organizationId, tokens: written, durationMs: elapsedMs });
+    const choices = { choices: Math.max(1, meter.choices.reasons.size), choicesAsked: estimate.choices };
+    const written = { tokens: tokens.output + tokens.reasoning, durationMs: elapsedMs, ...choices };
+    outputRates.note({ upstream: upstreamOf(route), organizationId, ...written });
   }
   if (reported === null) return charge;
   const { holdId, requestId } = facts;

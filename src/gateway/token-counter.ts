@@ -36,6 +36,8 @@ const START_RETRY_MS = 1_000;
 /** Time without counts after the thread could not be started. */
 const BROKEN_MS = 10_000;
 
+const lengthOf = (texts: readonly string[]) => texts.reduce((sum, { length }) => sum + length, 0);
+
 type Groups = readonly (readonly string[])[];
 
 /** Counts the tokens of each group of texts; undefined where they cannot be counted. Never rejects. */
@@ -99,7 +101,7 @@ export class TokenCounter {
     const count = () => (givenUp.aborted ? undefined : this.#count(organizationId, [texts], takeTurn, givenUp));
     // Those before it have earlier deadlines, so that it is not waited for longer than until its own.
     const [tokens] = (await this.#previews.run(organizationId, count)) ?? [];
-    return tokens === undefined ? undefined : { tokens, isWhole: sampleOf(texts).scale === 1 };
+    return tokens === undefined ? undefined : { tokens, isWhole: lengthOf(texts) <= CHARACTERS_MAX };
   }
 
   /** Ends the thread. Running counts resolve with undefined. */
@@ -254,7 +256,7 @@ async function countGroups(groups: Groups, countPiece: CountPiece): Promise<numb
  * that of the samples. Exported for its test.
  */
 export function sampleOf(texts: readonly string[]): { texts: string[]; scale: number } {
-  const total = texts.reduce((sum, { length }) => sum + length, 0);
+  const total = lengthOf(texts);
   if (total <= CHARACTERS_MAX) return { texts: [...texts], scale: 1 };
   const stride = total / SAMPLES;
   const samples: string[] = [];

@@ -115,6 +115,7 @@ async function run(
   try {
     await running.follow(complete(gateway, call, sink), cut);
   } catch (error) {
+    // Fastify would send an error to a client that has disconnected, and log it as a failure of the service.
     if (error === signal.reason && !isOwnCut(error)) return reply.hijack();
     throw error instanceof ApiError ? renamed(error, paramOf) : error;
   } finally {

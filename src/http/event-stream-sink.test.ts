@@ -212,6 +212,25 @@ describe("The last content of an answer", () => {
     expect(write).not.toHaveBeenCalled();
   });
 
+  test("The content of a choice does not wait after another one has finished.", async () => {
+    const { response } = await respond();
+    const write = vi.spyOn(response, "write");
+    vi.useFakeTimers({ toFake: ["setTimeout"] });
+    const { sink } = sinkOn(response);
+    const sent = async (pieces: Parameters<typeof sink.push>[0]) => {
+      write.mockClear();
+      sink.push(pieces);
+      await nextTurn();
+      return write.mock.calls.length;
+    };
+    sink.open(HEAD);
+    const both = [0, 1].map((index) => ({ index, delta: { content: "a" } }));
+    expect(await sent(both)).toBe(1);
+    await sent([{ index: 0, finish_reason: "stop" }]);
+    expect(await sent([{ index: 1, delta: { content: "b" } }])).toBe(1);
+    expect(await sent([{ index: 1, finish_reason: "stop" }])).toBe(0);
+  });
+
   test("The last content does not wait for an end that comes late.", async () => {
     const { socket, response } = await respond();
     const { sink } = sinkOn(response);

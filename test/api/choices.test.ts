@@ -1,3 +1,4 @@
+import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import OpenAI from "openai";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import {
@@ -91,12 +92,19 @@ const odd: Behaviour = ({ body, response }) => {
   response.end(`data: ${JSON.stringify({ choices: [], usage })}\n\ndata: [DONE]\n\n`);
 };
 const excessive = { prompt_tokens: 1, completion_tokens: 999, total_tokens: 1_000 };
+/** More bytes than one choice may have: first with many tokens, then with few. */
+const UNEVEN = ["x1".repeat(100), ...Array<string>(7).fill(" characteristics".repeat(20))];
 const BEHAVIOURS: Record<string, Behaviour> = {
   three,
   texts,
   odd,
   broken: words(6, (response) => void setTimeout(() => response.destroy(), 50)),
   "half-finished": words(6, (response) => response.end(finish(0))),
+  uneven: ({ response }) => {
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    const choices = UNEVEN.map((content, index) => ({ index, delta: { content }, finish_reason: "stop" }));
+    response.end(`data: ${JSON.stringify({ choices })}\n\ndata: [DONE]\n\n`);
+  },
   unreported: words(6, (response) => response.end(finish(0) + finish(1))),
   endless: words(6, () => {}),
   ignoring: answering({ words: ["a", " b"], usage }),
@@ -315,6 +323,12 @@ describe("Only routes that have n", () => {
     }
     expect(await spentBy(payer)).toBe(2 * 9);
   });
+});
+
+test("The text of all choices is counted, as far as their bounds together need.", async () => {
+  const payer = await makeOrganization(service, "1000");
+  expect((await ask(payer, { model: "uneven", n: 8, stream: true })).status).toBe(200);
+  expect(await spentBy(payer)).toBe(countTokens(UNEVEN.join("")));
 });
 
 test("A text completion has choices too, on its own wire and as a chat completion.", async () => {

@@ -17,7 +17,7 @@ let service: ServiceProcess;
 let organization: Organization;
 /** Ids of the requests that were made before the tests: all traces are exported together. */
 let requests: Record<
-  "traced" | "unsampled" | "continued" | "unsampledAtOwn" | "refused" | "unanswered" | "last",
+  "traced" | "unsampled" | "continued" | "unsampledAtOwn" | "refused" | "unanswered" | "several" | "last",
   string
 >;
 
@@ -58,6 +58,7 @@ beforeAll(async () => {
     unsampledAtOwn: await ask("own", { headers: traceparent("00") }),
     refused: await ask("none-such", { headers: { traceparent: "00-zz-invalid-01" } }),
     unanswered: await ask("broken"),
+    several: await ask("sandbox/story", { n: 2, max_tokens: 2 }),
     last: await ask("fine"),
   };
 });
@@ -66,7 +67,14 @@ afterAll(async () => {
   await Promise.all([upstream?.close(), collector?.close()]);
 });
 
-const ask = async (model: string, { headers, ...fields }: { headers?: Record<string, string>; stream?: true } = {}) => {
+interface Asked {
+  headers?: Record<string, string>;
+  stream?: true;
+  n?: number;
+  max_tokens?: number;
+}
+
+const ask = async (model: string, { headers, ...fields }: Asked = {}) => {
   const body = { model, messages: [{ role: "user", content: "hello" }], ...fields };
   const answer = await send(service, COMPLETIONS, organization.token, body, { headers: headers ?? {} });
   await answer.text();
@@ -115,6 +123,11 @@ describe("A trace", () => {
       expect(traceId).toBe(TRACE_ID);
       expect(startNanoseconds >= span.startNanoseconds && endNanoseconds <= span.endNanoseconds).toBe(true);
     }
+  });
+
+  test("of an answer with several choices has the finish reason of each", async () => {
+    const { span } = await traceOf(requests.several);
+    expect(span.attributes).toMatchObject({ "gen_ai.response.finish_reasons": ["length", "length"] });
   });
 
   test("of a request that is refused has the error code, and no parts", async () => {

@@ -77,11 +77,11 @@ function describeSpan(
   if (report !== undefined) span.setAttributes(answerAttributes(report));
 }
 
-function answerAttributes({ route, finishReason, charge }: CompletionReport): Attributes {
+function answerAttributes({ route, finishReasons, charge }: CompletionReport): Attributes {
   return {
     "gen_ai.provider.name": route.providerId,
     "gen_ai.response.model": route.model,
-    ...(finishReason !== null && { "gen_ai.response.finish_reasons": [finishReason] }),
+    ...(finishReasons.length > 0 && { "gen_ai.response.finish_reasons": finishReasons }),
     ...(charge !== null && {
       "gen_ai.usage.input_tokens": tokenTotals(charge.tokens).input,
       "gen_ai.usage.output_tokens": tokenTotals(charge.tokens).output,

@@ -5,6 +5,7 @@ import { type ChatCompletionRequest, MAX_TOKENS_DEFAULT } from "../../api/chat/r
 import type { Capability } from "../../api/model.ts";
 import type { CatalogModel } from "../../catalog/model.ts";
 import { FREE } from "../../credits/price.ts";
+import { unsupportedField } from "../../errors.ts";
 import type { Provider } from "../../providers/provider.ts";
 import { fittingOutputTokens, refuseAboveModel, refuseAboveSetting, wantedOutputTokens } from "../output-bound.ts";
 import { inOrder } from "../plan.ts";
@@ -152,7 +153,7 @@ const limitsOfModel = fc.record({ maxOutputTokens: tokens, contextWindow: tokens
 const estimate = fc
   .record({ likely: tokens, factor: fc.integer({ min: 1, max: 8 }) })
   .map(({ likely, factor }) => ({ least: Math.ceil(likely / 4), likely, likelyBesideText: 7, most: likely * factor }))
-  .map((bounds) => ({ ...bounds, hasMedia: false, hasHourCache: false }));
+  .map((bounds) => ({ ...bounds, hasMedia: false, hasHourCache: false, choices: 1 }));
 
 type Limits = Pick<CatalogModel, "maxOutputTokens" | "contextWindow">;
 type Prompt = typeof estimate extends fc.Arbitrary<infer Value> ? Value : never;
@@ -235,7 +236,7 @@ test("A lowered bound is at most the model's maximum, leaves room for the prompt
 test("A bound is not lowered for a file whose bytes are more than the context window, because its tokens may be few.", () => {
   const file = { least: 10, likely: 200_000, likelyBesideText: 200_000, most: 400_000, hasMedia: true };
   const limits = { maxOutputTokens: 64_000, contextWindow: 200_000 };
-  const prompt = { ...file, hasHourCache: false };
+  const prompt = { ...file, hasHourCache: false, choices: 1 };
   expect(lowered(32_000, limits, prompt)).toBe(32_000);
   expect(defaultOf(MAX_TOKENS_DEFAULT, limits, prompt)).toBe(MAX_TOKENS_DEFAULT);
   expect(lowered(32_000, limits, { ...prompt, textTokens: 150_000 } as typeof prompt)).toBe(32_000);
@@ -244,7 +245,7 @@ test("A bound is not lowered for a file whose bytes are more than the context wi
 test("A prompt with media and no stated bound has at most the default beyond the cautious room, counted or not.", () => {
   const limits = { maxOutputTokens: 100_000, contextWindow: 200_000 };
   const file = { least: 10, likely: 110_000, likelyBesideText: 100_000, most: 400_000 };
-  const prompt = { ...file, hasMedia: true, hasHourCache: false };
+  const prompt = { ...file, hasMedia: true, hasHourCache: false, choices: 1 };
   for (const counted of [prompt, { ...prompt, textTokens: 10_000 } as typeof prompt]) {
     expect(defaultOf("model", limits, counted)).toBe(MAX_TOKENS_DEFAULT);
     expect(lowered(100_000, limits, counted)).toBe(100_000);
@@ -268,6 +269,21 @@ test("A search is refused on a route whose hold does not cover its results.", ()
   expect(routesFor({ providers }, on({ runsTools: true }), search).routes).toHaveLength(1);
   expect(() => routesFor({ providers }, on({}), search)).toThrow(
     expect.objectContaining({ code: "unsupported_value", param: "web_search_options" }),
+  );
+});
+
+test("A text completion goes only to upstreams of its own wire that take its fields.", () => {
+  const refusal = unsupportedField("n", "this model does not support 'n'");
+  const providerOf = (convert: Provider["convert"]) => ({ nativeWire: "completions", convert }) as Provider;
+  const native = { wire: "completions" as const, body: {}, headers: {} };
+  const call = { request: request({ n: 2 }), output: statedOutput(request()), native };
+  const providers = new Map([
+    ["p", providerOf((sent) => (sent.n === undefined ? undefined : refusal))],
+    ["up", providerOf(() => undefined)],
+  ]);
+  expect(routesFor({ providers }, modelOf({ routes: [route, routeOf("a")] }), call).routes).toEqual([routeOf("a")]);
+  expect(() => routesFor({ providers }, modelOf(), call)).toThrow(
+    expect.objectContaining({ code: "unsupported_value", param: "n" }),
   );
 });
 

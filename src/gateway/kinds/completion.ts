@@ -55,7 +55,6 @@ export function planPrompt(gateway: Planner, call: Planned): Plan {
       ...estimate,
       most: estimate.most + (native?.typedTools ?? 0) * TYPED_TOOL_TOKENS_MOST + (native?.uncountedBytes ?? 0),
       hasHourCache: estimate.hasHourCache || native?.hasHourCache === true,
-      ...(request.n !== undefined && { choices: request.n }),
     },
     isStreamed: request.stream === true,
     isInputOnly: false,
@@ -200,9 +199,9 @@ export function routesFor(
     const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
     const isRefused = search !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
-    const converted = isNative
-      ? undefined
-      : provider?.convert?.(withSearch(forUpstream(request, route, maxTokens), search));
+    const asked = withSearch(forUpstream(request, route, maxTokens), search);
+    // Not every upstream of text completions takes every field.
+    const converted = isNative && native?.wire !== "completions" ? undefined : provider?.convert?.(asked);
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
