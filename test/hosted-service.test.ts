@@ -12,7 +12,7 @@ function activeResources(): Record<string, number> {
 }
 
 test("a hosted service leaves nothing running when it ends", { timeout: 180_000 }, async () => {
-  // What is loaded once stays.
+  // Modules that are loaded once stay.
   await (await startService()).end();
   const before = activeResources();
   const service = await startService();
