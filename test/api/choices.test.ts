@@ -1,6 +1,7 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { countTokens } from "gpt-tokenizer/encoding/o200k_base";
 import OpenAI from "openai";
-import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import {
   makeOrganization,
   type Organization,
@@ -107,6 +108,10 @@ const BEHAVIOURS: Record<string, Behaviour> = {
   },
   unreported: words(6, (response) => response.end(finish(0) + finish(1))),
   endless: words(6, () => {}),
+  leaving: (request) => {
+    // Only the requests that state a seed are answered.
+    if (request.body.seed !== undefined) return answering({ words: ["a", " b"], usage })(request);
+  },
   ignoring: answering({ words: ["a", " b"], usage }),
   excessive: answering({ words: ["a"], usage: excessive }),
 };
@@ -324,6 +329,32 @@ describe("Only routes that have n", () => {
     expect(await spentBy(payer)).toBe(2 * 9);
   });
 });
+
+test("An estimate of an upstream that ignores n is that of one choice, as measured by answers of one.", async () => {
+  const others = await makeOrganization(service, "10000");
+  const beganAtMs = performance.now();
+  for (let count = 0; count < 100; count += 1) {
+    const answer = await ask(others, { model: "leaving", n: 8, seed: 1 });
+    expect(answer.status).toBe(200);
+    await answer.arrayBuffer();
+  }
+  // Longer than any of these answers took, so that the estimate is their length.
+  const answersMs = performance.now() - beganAtMs;
+  for (const n of [1, 8]) {
+    const payer = await makeOrganization(service, "1000");
+    const headers = { authorization: `Bearer ${payer.token}`, "content-type": "application/json" };
+    const body = JSON.stringify({ model: "leaving", messages, max_tokens: 50, n });
+    const leaving = new AbortController();
+    const before = upstream.requests.length;
+    const options = { method: "POST", headers, body, signal: leaving.signal };
+    const left = fetch(`${service.baseUrl}/chat/completions`, options).catch(() => undefined);
+    await vi.waitUntil(() => upstream.requests.length > before, { timeout: 60_000 });
+    await sleep(answersMs);
+    leaving.abort();
+    await left;
+    expect(await spentBy(payer)).toBe(usage.completion_tokens);
+  }
+}, 180_000);
 
 test("The text of all choices is counted, as far as their bounds together need.", async () => {
   const payer = await makeOrganization(service, "1000");
