@@ -3,6 +3,7 @@ import { LRUCache } from "lru-cache";
 import type { ItemOwner } from "../stores/queries/response-items.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
+import { FairTurns } from "./fair-queue.ts";
 import { responseTimesOf } from "./retention.ts";
 
 export interface ResponseItemsOptions {
@@ -27,6 +28,8 @@ export interface KeptItem {
 const SHARE = 1 / 8;
 /** A paid answer waits no longer for its items to be written. */
 const WAIT_MS = 2_000;
+/** More bytes are read and written for one request of an organization at a time, because commits of others wait for them. */
+const LARGE_BYTES = 256 * 1024;
 const CALLERS_MAX = 10_000;
 const REMOVED_ROWS = 100;
 
@@ -39,6 +42,9 @@ export type ResponseItems = ReturnType<typeof responseItemsOver>;
 export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: ResponseItemsOptions) {
   /** Bytes of callers that were written since their oldest items were last removed; unknown after a start. */
   const writtenBy = new LRUCache<string, number>({ max: CALLERS_MAX });
+  const turns = new FairTurns(Number.POSITIVE_INFINITY);
+  const inTurn = <Result>({ organizationId }: ItemOwner, bytes: number, task: () => Promise<Result>) =>
+    bytes > LARGE_BYTES ? turns.run(organizationId, task) : task();
   return {
     isOn: () => live.config.responses.keepHours > 0,
     /**
@@ -54,8 +60,9 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
       const { usualMs, storedMs } = responseTimesOf(live.config);
       const retentionMs = owner.keepsConversations ? storedMs : usualMs;
       const sizes = await rows.sizes(owner, ids, retentionMs);
-      reserve(sizes.reduce((sum, { bytes }) => sum + Number(bytes), 0));
-      const found = await rows.contents(owner, ids, retentionMs);
+      const bytes = sizes.reduce((sum, row) => sum + Number(row.bytes), 0);
+      reserve(bytes);
+      const found = await inTurn(owner, bytes, () => rows.contents(owner, ids, retentionMs));
       return new Map(found.map(({ id, content }) => [id, content]));
     },
     /** Keeps items of a response. Resolves when they are committed, or cannot be. Never rejects. */
@@ -66,11 +73,13 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
         .map((item) => ({ ...owner, ...item, answerId, keptAtMs, bytes: Buffer.byteLength(item.content) }))
         .filter(({ bytes }) => bytes <= limitBytes * SHARE);
       const key = `${owner.organizationId}/${owner.callerId}`;
-      const written = kept.reduce((sum, { bytes }) => sum + bytes, writtenBy.get(key) ?? limitBytes);
+      const keptBytes = kept.reduce((sum, { bytes }) => sum + bytes, 0);
+      const written = keptBytes + (writtenBy.get(key) ?? limitBytes);
       const isDue = written > limitBytes * SHARE;
       const patience = new AbortController();
       try {
-        const writing = rows.insert(owner, kept, isDue ? Math.floor(limitBytes * (1 - SHARE)) : undefined);
+        const keptBytesMax = isDue ? Math.floor(limitBytes * (1 - SHARE)) : undefined;
+        const writing = inTurn(owner, keptBytes, () => rows.insert(owner, kept, keptBytesMax));
         const late = sleep(waitMs, undefined, { ref: false, signal: patience.signal }).then(() => {
           throw new Error(`The store took longer than ${waitMs} ms`);
         });

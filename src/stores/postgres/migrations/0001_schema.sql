@@ -576,7 +576,8 @@ CREATE TABLE response_item (
   answer_id       text COLLATE "C" NOT NULL,
   kept_at         bigint NOT NULL,
   bytes           bigint NOT NULL,
-  content         text NOT NULL,
+  -- Not compressed: that would take longer than to write it, and the cores of all other transactions.
+  content         text STORAGE EXTERNAL NOT NULL,
   PRIMARY KEY (organization_id, caller_id, id)
 );
 
