@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import pg from "pg";
 import { expect, test } from "vitest";
+import { noFile } from "../test/support/config.ts";
 import { createTestDatabase, hasPostgres } from "../test/support/postgres.ts";
 import { startService } from "./app.ts";
 import { loadConfig } from "./config.ts";
@@ -53,7 +54,7 @@ async function rowsIn(databaseUrl: string): Promise<object> {
 
 function startNode(databaseUrl: string, dataDir: string) {
   const environment = { DATABASE_URL: databaseUrl, TOLLGATE_DATA_DIR: dataDir };
-  const config = loadConfig({ environment, flags: { port: "0" } });
+  const config = loadConfig({ environment, flags: { port: "0" }, readFile: noFile });
   const options = {
     workers: 1,
     version: "0.0.0",

@@ -27,7 +27,6 @@ describe.each([hasPostgres ? "PostgreSQL" : "SQLite"])("%s", (store) => {
     })),
     aliases: { "any-*": "m" },
     priceLists,
-    server: { overload: { eventLoopDelayMs: 0 } },
   });
   const LISTS = {
     partners: { factor: 0.9 },

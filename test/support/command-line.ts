@@ -1,5 +1,5 @@
 import { type ChildProcess, spawn } from "node:child_process";
-import { loadHost, mainFile } from "./service.ts";
+import { childEnvironment, loadHost, mainFile } from "./service.ts";
 
 export interface Ended {
   code: number | null;
@@ -28,7 +28,7 @@ export interface Started {
 
 /** Starts `tollgate` in a directory, without the variables of this process that would configure it. */
 export function startTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Started {
-  const env = environmentOf(environment);
+  const env = childEnvironment(environment);
   const child = spawn(process.execPath, [mainFile(), ...words], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
   let stdout = "";
   let stderr = "";
@@ -53,12 +53,6 @@ export function startTollgate(words: string[], cwd: string, environment: Record<
   return { child, stdout: () => stdout, stderr: () => stderr, ended, prints };
 }
 
-/** Returns the variables of a command: those of this process that configure nothing, and its own. */
-function environmentOf(own: Record<string, string>): NodeJS.ProcessEnv {
-  const { PATH, HOME, NODE_COMPILE_CACHE } = process.env;
-  return { PATH, HOME, NODE_COMPILE_CACHE, NO_COLOR: "1", ...own };
-}
-
 /** Runs a command in this process, which is faster than one of its own: those are tested in start.test.ts. */
 export async function runCommand(
   words: string[],
@@ -66,7 +60,7 @@ export async function runCommand(
   environment: Record<string, string> = {},
 ): Promise<Omit<Ended, "signal">> {
   const { runCommand: run } = await loadHost();
-  const { code, stdout, stderr } = await run(words, { cwd, env: environmentOf(environment) });
+  const { code, stdout, stderr } = await run(words, { cwd, env: childEnvironment(environment) });
   return { code, stdout, ...splitStore(stderr) };
 }
 

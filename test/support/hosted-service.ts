@@ -1,6 +1,8 @@
 /** The service and its commands in the process of the tests. The setup of the run bundles this file with src/. */
 import { randomBytes } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { startService } from "../../src/app.ts";
+import type { Terminal } from "../../src/cli/command.ts";
 import { runCommandLine } from "../../src/cli/program.ts";
 import { printStart } from "../../src/cli/start-report.ts";
 import type { Flags } from "../../src/config/sources.ts";
@@ -23,10 +25,15 @@ interface Options {
  * Starts a service in this process as `tollgate serve` does in its own. Returns a function that stops it.
  */
 export async function hostService({ flags, environment, write }: Options): Promise<() => Promise<void>> {
+  const hasFile = flags.config !== undefined || environment.TOLLGATE_CONFIG !== undefined;
+  const sources = {
+    flags,
+    environment,
+    providerKeyVariables: PROVIDER_KEY_VARIABLES,
+    ...(!hasFile && { readFile: noFile }),
+  };
   const load = async (files: Set<string>, isReload: boolean) =>
-    withoutOverload(
-      await loadConfig({ flags, environment, files, isReload, providerKeyVariables: PROVIDER_KEY_VARIABLES }),
-    );
+    withoutOverload(await loadConfig({ ...sources, files, isReload }));
   const files = new Set<string>();
   const config = await load(files, false);
   const log = createLog(config.log.level, write);
@@ -55,6 +62,11 @@ export async function hostService({ flags, environment, write }: Options): Promi
   return stop;
 }
 
+/** Keeps a `tollgate.yaml` in the directory of the tests from being read. */
+const noFile = () => {
+  throw Object.assign(new Error("no file"), { code: "ENOENT" });
+};
+
 interface Place {
   cwd: string;
   env: NodeJS.ProcessEnv;
@@ -67,20 +79,39 @@ export interface Printed {
 }
 
 /** Variables of the run, which configure nothing. */
-const OF_THE_RUN = /^(?:TESTED_MAIN|TMPDIR|NODE_ENV|VITEST.*)$/;
-let lastCommand: Promise<unknown> = Promise.resolve();
+const RUN_VARIABLES = /^(?:TESTED_MAIN|TMPDIR|NODE_ENV|VITEST.*)$/;
+/** Longer than any command takes, and shorter than the timeout of a test. */
+const COMMAND_MS_MAX = 300_000;
+let lastCommand = { words: [""], ended: Promise.resolve() };
 
-/** Runs a command in this process, after those before it: each changes the directory and the variables of the process. */
-export function runCommand(words: string[], place: Place): Promise<Printed> {
+/**
+ * Runs a command in this process, after those before it: each changes the directory and the variables of the process. It has
+ * a terminal that only prints, unless parts of another one are given.
+ */
+export async function runCommand(words: string[], place: Place, terminal: Partial<Terminal> = {}): Promise<Printed> {
   if (words[0] === "serve") throw new Error("`serve` handles signals: run it in a process of its own.");
-  const running = lastCommand.then(() => runIn(place, () => run(words)));
-  lastCommand = running.catch(() => undefined);
+  const running = endOf(lastCommand).then(() => runIn(place, () => run(words, terminal)));
+  const end = () => {};
+  lastCommand = { words, ended: running.then(end, end) };
   return running;
+}
+
+/** Resolves when a command has ended. Rejects with its name if it does not end. */
+async function endOf({ words, ended }: typeof lastCommand): Promise<void> {
+  const waiting = new AbortController();
+  const late = sleep(COMMAND_MS_MAX, undefined, { signal: waiting.signal, ref: false }).then(() => {
+    throw new Error(`This command has not ended after five minutes: tollgate ${words.join(" ")}`);
+  });
+  try {
+    await Promise.race([ended, late]);
+  } finally {
+    waiting.abort();
+  }
 }
 
 async function runIn<T>({ cwd, env }: Place, work: () => Promise<T>): Promise<T> {
   const own = { cwd: process.cwd(), env: { ...process.env } };
-  const removed = Object.keys(own.env).filter((name) => env[name] === undefined && !OF_THE_RUN.test(name));
+  const removed = Object.keys(own.env).filter((name) => env[name] === undefined && !RUN_VARIABLES.test(name));
   for (const name of removed) delete process.env[name];
   // A variable of the process that is set to undefined becomes the text "undefined".
   for (const [name, value] of Object.entries(env)) if (value !== undefined) process.env[name] = value;
@@ -94,7 +125,7 @@ async function runIn<T>({ cwd, env }: Place, work: () => Promise<T>): Promise<T>
   }
 }
 
-async function run(words: string[]): Promise<Printed> {
+async function run(words: string[], own: Partial<Terminal>): Promise<Printed> {
   let [stdout, stderr] = ["", ""];
   const terminal = {
     out: (text: string) => (stdout += `${text}\n`),
@@ -103,12 +134,13 @@ async function run(words: string[]): Promise<Printed> {
     clock: Date.now,
     random: randomBytes,
     isInteractive: false,
+    ...own,
   };
   const code = await runCommandLine(words, terminal, VERSION);
   return { code, stdout, stderr };
 }
 
-/** The event loop and the memory of this process are those of the tests, too. */
+/** Turns off the overload limits, because the tests share this process's event loop and memory. */
 function withoutOverload(config: Config): Config {
   return { ...config, server: { ...config.server, overload: { eventLoopDelayMs: 0, memoryShare: 0 } } };
 }

@@ -13,11 +13,11 @@ import type { Printed } from "./hosted-service.ts";
 const SOURCE = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
 const START_TIMEOUT_MS = 120_000;
 /** The line that a start ends with. */
-const LAST_TOLD = /^curl .*\n/m;
+const LAST_LINE = /^curl .*\n/m;
 
 /**
  * Returns the file that a service starts from: of the bundle that the global setup makes of src/, because it starts faster; of
- * the source where no run has made one. The setup itself has one only once it has made it.
+ * the source where no run has made one. A function, because the setup makes the bundle after this module is loaded.
  */
 export function mainFile(): string {
   return process.env.TESTED_MAIN ?? SOURCE;
@@ -98,15 +98,15 @@ function isFree(port: number): Promise<boolean> {
   });
 }
 
-/** Environment of a child: ours, without what would change the service's configuration. */
-function childEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv {
+/** Returns the environment of a service or a command: variables of this process that configure neither, and its own. */
+export function childEnvironment(extra: Record<string, string> = {}): NodeJS.ProcessEnv {
   const kept = ["PATH", "HOME", "TMPDIR", "LANG", "NODE_COMPILE_CACHE"].map(
     (name) => [name, process.env[name]] as const,
   );
   return { ...Object.fromEntries(kept), NO_COLOR: "1", ...extra };
 }
 
-/** Takes all work unless a test states otherwise: on a busy machine the event loop is late without any load. */
+/** Turns off the limit of the event loop's delay, unless a test sets one: on a busy machine it is late without any load. */
 function withoutOverload(config: { server?: { overload?: object } }): object {
   return { ...config, server: { overload: { eventLoopDelayMs: 0 }, ...config.server } };
 }
@@ -120,7 +120,7 @@ interface Settings {
   environment: Record<string, string>;
 }
 
-async function makePlace(options: ProcessOptions): Promise<Settings> {
+async function prepareService(options: ProcessOptions): Promise<Settings> {
   const dataDir = options.dataDir ?? (await makeDirectory());
   const port = options.port ?? (await freePort());
   const words = ["--data-dir", dataDir];
@@ -136,11 +136,15 @@ async function makePlace(options: ProcessOptions): Promise<Settings> {
 }
 
 /**
- * Starts a service in this process, which takes a quarter of the processor time of one in its own, and none of its code is
- * cold. Tests of what is the process's need `startProcess`: its signals, its end, its memory and its workers.
+ * Starts a service in this process, which is faster. Use `startProcess` to test signals, exit codes, memory, overload and
+ * workers.
  */
 export async function startService(options: ServiceOptions = {}): Promise<RunningService> {
-  const { dataDir, port, file, words, environment } = await makePlace(options);
+  const { server }: { server?: { overload?: object } } = options.config ?? {};
+  if (server?.overload !== undefined || options.environment?.NODE_OPTIONS !== undefined) {
+    throw new Error("server.overload and NODE_OPTIONS need a process of their own: use startProcess.");
+  }
+  const { dataDir, port, file, words, environment } = await prepareService(options);
   let printed = "";
   const host = await loadHost();
   const flags = { dataDir, port: String(port), config: file };
@@ -162,7 +166,7 @@ export async function startService(options: ServiceOptions = {}): Promise<Runnin
   };
 }
 
-/** Loads the service and its commands from where its processes start, too. */
+/** Loads the service and its commands from the build that `startProcess` runs. */
 export function loadHost(): Promise<typeof import("./hosted-service.ts")> {
   const main = mainFile();
   if (main === SOURCE) return import("./hosted-service.ts");
@@ -177,7 +181,7 @@ function addressesOf(port: number, dataDir: string, { databaseUrl }: ServiceOpti
 
 /** Starts a service in a process of its own, and waits until it takes requests. */
 export async function startProcess(options: ProcessOptions = {}): Promise<ServiceProcess> {
-  const { dataDir, port, words, environment } = await makePlace(options);
+  const { dataDir, port, words, environment } = await prepareService(options);
   const serveWords = options.workers === undefined ? [] : ["--workers", String(options.workers)];
   const main = options.checkout === undefined ? mainFile() : join(options.checkout, "src", "main.ts");
   const command = [...(options.launcher ?? []), process.execPath, main];
@@ -189,8 +193,8 @@ export async function startProcess(options: ProcessOptions = {}): Promise<Servic
   // Then all that it printed has been read, too.
   const exited = new Promise<number | null>((resolve) => child.once("close", resolve));
   const addresses = addressesOf(port, dataDir, options);
-  const hasTold = () => options.awaits !== undefined || LAST_TOLD.test(printed);
-  await ready(`${addresses.url}${options.awaits ?? "/readyz"}`, child, { hasTold, printed: () => printed });
+  const hasPrintedAll = () => options.awaits !== undefined || LAST_LINE.test(printed);
+  await ready(`${addresses.url}${options.awaits ?? "/readyz"}`, child, { hasPrintedAll, printed: () => printed });
   return {
     ...addresses,
     child,
@@ -209,12 +213,12 @@ export async function startProcess(options: ProcessOptions = {}): Promise<Servic
 async function ready(
   probe: string,
   child: ChildProcess,
-  { hasTold, printed }: { hasTold: () => boolean; printed: () => string },
+  { hasPrintedAll, printed }: { hasPrintedAll: () => boolean; printed: () => string },
 ): Promise<void> {
   const until = performance.now() + START_TIMEOUT_MS;
   while (performance.now() < until && child.exitCode === null && child.signalCode === null) {
     // Until it has printed everything, a question would only take processor time.
-    if (hasTold() && (await statusOf(probe).catch(() => undefined)) === 200) return;
+    if (hasPrintedAll() && (await statusOf(probe).catch(() => undefined)) === 200) return;
     await sleep(25);
   }
   child.kill("SIGKILL");
@@ -308,7 +312,7 @@ const adminTokens = new Map<string, Promise<string>>();
 
 /** Returns the admin token that a store's first start has written to its data directory, or a new one if there is none. */
 async function adminTokenOf({ dataDir, store, output, tollgate }: RunningService): Promise<string> {
-  while (!LAST_TOLD.test(output())) await sleep(5);
+  while (!LAST_LINE.test(output())) await sleep(5);
   const file = join(dataDir, "admin-token");
   if (existsSync(file)) adminTokens.set(store, Promise.resolve((await readFile(file, "utf8")).trim()));
   const known = adminTokens.get(store);
