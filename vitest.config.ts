@@ -19,20 +19,14 @@ class LongestFirst extends BaseSequencer {
   }
 }
 
-/** Tests that replace a module, which may be loaded already in a process that is shared, or variables of the process. */
-const ISOLATED = [
-  "src/ledger/commit-queue.test.ts",
-  "test/commands.test.ts",
-  "test/operator-commands.test.ts",
-  "test/import.test.ts",
-  "test/organizations-as-code.test.ts",
-  "test/organizations-mistakes.test.ts",
-];
+/** Tests that replace a module, which may be loaded already in a process that is shared. */
+const ISOLATED = ["src/ledger/commit-queue.test.ts"];
 const TESTS = ["{src,test,overspend}/**/*.test.ts", "console/src/**/*.test.{ts,tsx}"];
 
 /** Options of every test. */
 const COMMON: TestProjectInlineConfiguration["test"] = {
   pool: "forks",
+  setupFiles: ["test/support/random-seed.ts"],
   // Only tests that hang exceed these, even on a busy machine.
   testTimeout: 600_000,
   hookTimeout: 600_000,

@@ -1,15 +1,16 @@
-import { randomBytes } from "node:crypto";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { makeToken } from "../../src/admin/token.ts";
-import { countOf, timeoutOf } from "../support/counts.ts";
+import { Random } from "../crash/random.ts";
+import { countOf, seedOfRun, timeoutOf } from "../support/counts.ts";
 import { makeOrganization, type RunningService, startService } from "../support/service.ts";
 import { exchangeRaw } from "./raw-http.ts";
 
 const TOKENS = countOf("tokens");
 const A_CONNECTION = 50;
 const AT_ONCE = 8;
+const random = new Random(seedOfRun());
 /** Places of a token after its prefix. */
 const [FIRST, LAST] = [6, 54];
 
@@ -36,6 +37,8 @@ function rows(): object {
   database.close();
   return Object.fromEntries(counted);
 }
+
+const randomBytes = (count: number) => Uint8Array.from({ length: count }, () => random.between(0, 255));
 
 /** Returns a token that is well formed and unknown, or a known one with a mistake. */
 function invalidToken(number: number): string {

@@ -227,6 +227,8 @@ function expectMetered<Answer>(
   });
   fc.assert(property, { numRuns: RUNS });
   for (const [to, marks] of seen) expect(marks, `to ${to}`).toBeGreaterThan(RUNS / 50);
+  const received = [...seen.values()].reduce((sum, marks) => sum + marks, 0);
+  expect(received, "to all wires").toBeGreaterThan((inbound.length * RUNS) / 5);
 }
 
 describe.each(Object.entries(OUTBOUND))("From %s to each wire of a client", (_from, wire) => {
