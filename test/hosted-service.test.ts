@@ -4,16 +4,19 @@ import { runCommand } from "./support/command-line.ts";
 import { until } from "./support/open-ledger.ts";
 import { loadHost, makeOrganization, startService } from "./support/service.ts";
 
-/** Counts what keeps the event loop of this process running. */
+/** Counts what keeps the event loop of this process running, and the listeners of the process. */
 function activeResources(): Record<string, number> {
   const counts: Record<string, number> = {};
   for (const name of process.getActiveResourcesInfo()) counts[name] = (counts[name] ?? 0) + 1;
+  for (const event of process.eventNames()) counts[`on ${String(event)}`] = process.listenerCount(event);
   return counts;
 }
 
 test("a hosted service leaves nothing running when it ends", { timeout: 180_000 }, async () => {
   // Modules that are loaded once stay.
-  await (await startService()).end();
+  const first = await startService();
+  await makeOrganization(first, "1");
+  await first.end();
   const before = activeResources();
   const service = await startService();
   await makeOrganization(service, "1");
@@ -22,7 +25,9 @@ test("a hosted service leaves nothing running when it ends", { timeout: 180_000 
   await until(() => Object.entries(activeResources()).every(([name, count]) => count <= (before[name] ?? 0)));
 });
 
-test("a command that fails leaves the process as it was, and the next one runs", { timeout: 180_000 }, async () => {
+test("a command in a missing directory leaves the process unchanged, and the next command runs", {
+  timeout: 180_000,
+}, async () => {
   const { runCommand: run } = await loadHost();
   const own = { cwd: process.cwd(), env: { ...process.env } };
   const env = { NO_COLOR: "1", UNSET: undefined };
