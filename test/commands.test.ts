@@ -4,9 +4,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { promisify } from "node:util";
 import { expect, test } from "vitest";
-import { commandsDirectory, json, line, run } from "./support/commands.ts";
+import { commandsDirectory } from "./support/commands.ts";
 
-const directory = commandsDirectory();
+const { directory, json, line, run } = commandsDirectory();
 
 test("commands create, list and show organizations", async () => {
   const made = await json("org", "create", "Research", "--credits", "100");

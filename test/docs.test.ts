@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Ajv } from "ajv";
 import type { Command } from "commander";
-import { afterEach, describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import packageJson from "../package.json" with { type: "json" };
 import { AGENTS } from "../scripts/agents/agents.ts";
 import { CLIENTS } from "../scripts/agents/clients.ts";
@@ -20,7 +20,7 @@ import { CONSEQUENCES, toApiError } from "../src/gateway/failures.ts";
 import { adminEndpoints } from "../src/http/admin/endpoint.ts";
 import { readFault } from "../src/providers/sandbox/fault.ts";
 import { TRIALS } from "./crash/trials.ts";
-import { run, withoutEnvironment } from "./support/commands.ts";
+import { runCommand } from "./support/command-line.ts";
 import { COUNTS } from "./support/counts.ts";
 import { blocksOf, codeOf, headingsOf, linksOf, ROOT, readDocuments, tableOf } from "./support/documents.ts";
 import { LAYERS } from "./tidy/layers.ts";
@@ -258,18 +258,15 @@ describe("every configuration that is shown passes `config check`", () => {
   const blocks = documents.flatMap(blocksOf).filter(({ language }) => language === "yaml");
   // Files with organizations are no configuration; test/organizations-as-code.test.ts applies them.
   const shown = blocks.filter(({ text }) => !text.startsWith("organizations:"));
-  afterEach(() => {
-    vi.unstubAllEnvs();
-  });
 
   test.each(shown.map((block) => [block.path, block.text]))("%s", async (_path, text) => {
     const folder = await mkdtemp(join(tmpdir(), "tollgate-docs-"));
     try {
       const file = join(folder, "tollgate.yaml");
       await writeFile(file, text);
-      withoutEnvironment();
-      for (const [, name = ""] of text.matchAll(/(?<!\$)\$\{(\w+)\}/g)) vi.stubEnv(name, "none-needed-here");
-      const { stdout } = await run("config", "check", "--config", file, "--json");
+      const names = [...text.matchAll(/(?<!\$)\$\{(\w+)\}/g)].map(([, name = ""]) => name);
+      const environment = Object.fromEntries(names.map((name) => [name, "none-needed-here"]));
+      const { stdout } = await runCommand(["config", "check", "--config", file, "--json"], folder, environment);
       expect(JSON.parse(stdout)).toMatchObject({ ok: true });
     } finally {
       await rm(folder, { recursive: true, force: true });

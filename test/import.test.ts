@@ -2,9 +2,9 @@ import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { describe, expect, test } from "vitest";
-import { commandsDirectory, json, line, run } from "./support/commands.ts";
+import { commandsDirectory } from "./support/commands.ts";
 
-const directory = commandsDirectory();
+const { directory, json, line, run } = commandsDirectory();
 
 function write(name: string, text: string): string {
   const path = join(directory, name);
@@ -147,7 +147,7 @@ describe("the organizations, keys, balances and prices of another gateway become
     expect(keys.stdout).toContain("expires_at: 9999-12-31T00:00:00.000Z\n");
   });
 
-  test("files that are not of the gateway are refused", async () => {
+  test("files of another gateway are refused", async () => {
     const [keys = ""] = filesOf("openrouter-keys");
     expect(await line(1, "import", "litellm", keys)).toContain("The files contain no organizations of litellm.");
     expect(await line(1, "import", "portkey", keys)).toContain('GATEWAY is "portkey", but must be one of: litellm');

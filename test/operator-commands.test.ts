@@ -3,9 +3,9 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { bulkStatements } from "./support/bulk.ts";
-import { commandsDirectory, json, line, run } from "./support/commands.ts";
+import { commandsDirectory } from "./support/commands.ts";
 
-const directory = commandsDirectory();
+const { directory, json, line, run } = commandsDirectory();
 
 test("a command changes the terms of a token that its flags name", async () => {
   const { id: org } = await json("org", "create", "Updates");

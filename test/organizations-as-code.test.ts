@@ -4,14 +4,14 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { COMMAND_ACTOR } from "../src/admin/audit.ts";
-import { runCommandLine } from "../src/cli/program.ts";
 import { addOrganization } from "../src/operations/organizations.ts";
 import { openStore } from "../src/stores/open.ts";
-import { commandsDirectory, json, line, run } from "./support/commands.ts";
+import { commandsDirectory } from "./support/commands.ts";
 import { blocksOf, readDocuments } from "./support/documents.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
+import { loadHost } from "./support/service.ts";
 
-const directory = commandsDirectory();
+const { directory, json, line, run } = commandsDirectory();
 
 function write(name: string, text: string): string {
   const path = join(directory, name);
@@ -241,24 +241,16 @@ test("the plan is applied only if a person agrees, or with --yes", async () => {
   const words = ["apply", "-f", file, ...place];
   expect(await line(1, ...words)).toContain("There is no terminal to ask for confirmation. Add --yes");
   expect(await line(1, ...words, "--json")).toContain("--json cannot ask");
+  const host = await loadHost();
   const answer = async (agrees: boolean) => {
     const printed: string[] = [];
-    const code = await runCommandLine(
-      words,
-      {
-        out: (text) => printed.push(text),
-        error: (text) => printed.push(text),
-        drained: () => Promise.resolve(),
-        clock: Date.now,
-        random: randomBytes,
-        isInteractive: true,
-        confirm: async (question) => {
-          printed.push(question);
-          return agrees;
-        },
-      },
-      "0.0.0",
-    );
+    const print = (text: string) => printed.push(text);
+    const confirm = async (question: string) => {
+      print(question);
+      return agrees;
+    };
+    const terminal = { out: print, error: print, isInteractive: true, confirm };
+    const { code } = await host.runCommand(words, { cwd: directory, env: {} }, terminal);
     return { code, printed: printed.slice(1) };
   };
   const plan = '+ "Asked" asked\n  external_id: "asked"\n  name: "Asked"\n';

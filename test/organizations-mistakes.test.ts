@@ -1,9 +1,9 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, describe, expect, test } from "vitest";
-import { commandsDirectory, json, run } from "./support/commands.ts";
+import { commandsDirectory } from "./support/commands.ts";
 
-const directory = commandsDirectory();
+const { directory, json, run } = commandsDirectory();
 
 function write(name: string, text: string): string {
   const path = join(directory, name);

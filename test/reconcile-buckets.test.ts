@@ -1,12 +1,12 @@
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { pipeline, Readable } from "node:stream";
-import { describe, expect, test, vi } from "vitest";
+import { describe, expect, test } from "vitest";
 import { DAY_MS, HOUR_MS, isoTime } from "../src/api/time.ts";
 import { FROM_MS, LONG, reconciliation, STORES } from "./support/reconciliation.ts";
 
 describe.for(STORES)("reconcile on %s", (kind) => {
-  const { write, reconcile, command } = reconciliation(kind);
+  const { write, reconcile, command, environment } = reconciliation(kind);
 
   /** Usage of an hour as OpenAI reports it, which includes what was cached. */
   const hour = (index: number, requests: number, more: object = {}) => {
@@ -155,8 +155,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       expect(await failure(...ofOpenAi, ...period)).toBe(
         "tollgate: OPENAI_ADMIN_KEY is not set. It must be an administrator's key.\n",
       );
-      vi.stubEnv("OPENAI_ADMIN_KEY", "sk-admin-1");
-      vi.stubEnv("ANTHROPIC_ADMIN_KEY", "sk-ant-admin-1");
+      Object.assign(environment, { OPENAI_ADMIN_KEY: "sk-admin-1", ANTHROPIC_ADMIN_KEY: "sk-ant-admin-1" });
       const { code, counts } = await reconcile(...ofOpenAi, ...period, "--api-url", `${origin}/v1/organization`);
       expect({ code, counts }).toMatchObject({ code: 0, counts: { both: 2 } });
       const query = `group_by=model&bucket_width=1h&limit=168&start_time=${Date.parse(dayAt) / 1_000}&end_time=${Date.parse(dayAt) / 1_000 + 7_200}`;
@@ -186,7 +185,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
         key: "sk-ant-admin-1",
       });
     } finally {
-      vi.unstubAllEnvs();
+      for (const name of Object.keys(environment)) delete environment[name];
       server.close();
     }
   });

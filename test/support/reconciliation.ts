@@ -6,7 +6,7 @@ import pg from "pg";
 import { afterAll, beforeAll, expect } from "vitest";
 import { DAY_MS } from "../../src/api/time.ts";
 import { bulkStatements, pastPartitions } from "./bulk.ts";
-import { run } from "./commands.ts";
+import { runCommand } from "./command-line.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./postgres.ts";
 import { BOOKED_COLUMNS } from "./provider-books.ts";
 
@@ -18,6 +18,8 @@ export const [STEP_MS, COUNT] = [1_800, 4_000];
 
 /** Fills the books of a store for the tests of a file, and returns what they need. */
 export function reconciliation(kind: (typeof STORES)[number]) {
+  /** Variables of the commands, which a test changes. */
+  const environment: Record<string, string> = {};
   let directory: string;
   let database: TestDatabase | undefined;
   let place: string[];
@@ -37,9 +39,11 @@ export function reconciliation(kind: (typeof STORES)[number]) {
     for (const statement of statements) await client.query(statement);
     await client.end();
   };
+  /** Runs a command on this store. */
+  const command = (...words: string[]) => runCommand([...words, ...place], directory, environment);
   /** Runs the command; gives its exit code and its document. */
   const reconcile = async (...words: string[]) => {
-    const { code, stdout, stderr } = await run("reconcile", ...words, ...place, "--json");
+    const { code, stdout, stderr } = await command("reconcile", ...words, "--json");
     expect(stderr).toBe("");
     return { code, ...JSON.parse(stdout) };
   };
@@ -50,10 +54,10 @@ export function reconciliation(kind: (typeof STORES)[number]) {
     const address = database === undefined ? "" : `database: ${JSON.stringify(database.url)}\n`;
     const config = write("tollgate.yaml", `credits: { perDollar: 100 }\n${address}`);
     place = ["--config", config, "--data-dir", join(directory, "data")];
-    const made = await run("org", "create", "Shop", "--credits", "1000", ...place, "--json");
+    const made = await command("org", "create", "Shop", "--credits", "1000", "--json");
     expect(made.code).toBe(0);
     const { id } = JSON.parse(made.stdout);
-    const grants = await run("org", "create", "Other", "--credits", "1000", ...place, "--json");
+    const grants = await command("org", "create", "Other", "--credits", "1000", "--json");
     const bulk = { organizationId: id, grantId: "grant", count: COUNT, fromMs: FROM_MS, stepMs: STEP_MS };
     const other = { ...bulk, organizationId: JSON.parse(grants.stdout).id, count: 300 };
     const partitions = kind === "postgres" ? pastPartitions(FROM_MS) : [];
@@ -81,8 +85,5 @@ export function reconciliation(kind: (typeof STORES)[number]) {
     rmSync(directory, { recursive: true });
     await database?.drop();
   });
-
-  /** Runs a command on this store. */
-  const command = (...words: string[]) => run(...words, ...place);
-  return { write, reconcile, command };
+  return { write, reconcile, command, environment };
 }
