@@ -214,18 +214,22 @@ test("the latencies of a model are those of its finished hours, by day and by ro
   for (const of of [open, newDays()]) expect(await latencies(of)).toMatchObject(expected);
 });
 
+/** Returns the rows of the store, and the times of the hours of which requests have been read. */
+function recordedRows() {
+  const hours: number[] = [];
+  const requests = {
+    value: (fromMs: number, toMs: number) => {
+      hours.push(fromMs);
+      return store.usage.requests(fromMs, toMs);
+    },
+  };
+  return { hours, rows: Object.create(store.usage, { requests }) as Store["usage"] };
+}
+
 test("once the days are summed up, a query reads the current hour only", async () => {
   const day = TODAY + 32 * DAY_MS;
   nowMs = day + 5.5 * HOUR_MS;
-  const read: number[] = [];
-  const rows = Object.create(store.usage, {
-    requests: {
-      value: (fromMs: number, toMs: number) => {
-        read.push(fromMs);
-        return store.usage.requests(fromMs, toMs);
-      },
-    },
-  }) as Store["usage"];
+  const { rows, hours: read } = recordedRows();
   const early = new UsageDays({ rows, books: store.books, clock, log });
   await early.refresh();
   expect(read.length).toBeGreaterThan(1);
@@ -237,15 +241,7 @@ test("once the days are summed up, a query reads the current hour only", async (
 
 test("summing up days alone reads no open day", async () => {
   nowMs = TODAY + 34.5 * DAY_MS;
-  const read: number[] = [];
-  const rows = Object.create(store.usage, {
-    requests: {
-      value: (fromMs: number, toMs: number) => {
-        read.push(fromMs);
-        return store.usage.requests(fromMs, toMs);
-      },
-    },
-  }) as Store["usage"];
+  const { rows, hours: read } = recordedRows();
   await new UsageDays({ rows, books: store.books, clock, log }).sumUp();
   expect(read.length).toBeGreaterThan(1);
   expect(read.filter((hour) => hour >= TODAY + 34 * DAY_MS)).toEqual([]);

@@ -363,7 +363,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
           for (const hold of holds) await opened.store.books.apply("durable", [releaseOf(hold)]);
           await collectDebts({ rows: opened.store.payments, book, clock: Date.now, newId: () => v7() });
           await expectSound(organizationId);
-          // The customer has, has spent or owes what Stripe states as paid, less what is refunded or withdrawn.
+          // Available, held and spent credits equal the net payments plus the debt.
           let paid = 7_000_000n;
           for (const intent of intents) {
             const { amount, refunded, disputed } = (await api.payment(intent)) as PaymentRow;

@@ -3,7 +3,7 @@ import { expect, test } from "vitest";
 import type { HoldTransition, PaymentRow, PaymentTransition } from "../../src/credits/books.ts";
 import { openDebt } from "../../src/credits/payments.ts";
 import { countOf } from "../support/counts.ts";
-import { auditOf, holdOf, paymentOf, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
+import { auditOf, grantOf, holdOf, paymentOf, randomId, releaseOf, type Subject, settleOf } from "./fixture.ts";
 
 /** Both sides of the invariant: paid and owed credits, and those that were granted, paid back or withheld. */
 export function sidesOf(payments: readonly PaymentRow[]) {
@@ -109,10 +109,7 @@ function debtCases(subject: Subject): void {
 
   test("credits that come back from a hold after the refund are found and taken back", async () => {
     const organizationId = await subject.organization();
-    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
-    await book(payment);
-    const hold = holdOf(organizationId, 100n);
-    await subject.one(hold);
+    const { payment, hold } = await heldPayment(subject, organizationId);
     const refund = { ...payment, refunded: 1_000n };
     expect(await book({ ...refund, revision: 1 })).toMatchObject({ revoked: 0n, debt: 100n });
     const found = async () => (await subject.store.payments.collectable(1_000)).map(({ id }) => id);
@@ -151,10 +148,7 @@ function revokedCases(subject: Subject): void {
   /** A payment of 100 that is refunded while a hold has all of it; the hold then returns it, and an operator revokes it. */
   const revokedDebt = async () => {
     const organizationId = await subject.organization();
-    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
-    await book(payment);
-    const hold = holdOf(organizationId, 100n);
-    await subject.one(hold);
+    const { payment, hold } = await heldPayment(subject, organizationId);
     await book({ ...payment, refunded: 1_000n, revision: 1 });
     await subject.one(releaseOf(hold));
     await subject.one(revocation(organizationId, null));
@@ -179,10 +173,7 @@ function revokedCases(subject: Subject): void {
 
   test("the next payment takes back what holds returned before it covers the rest of a debt", async () => {
     const organizationId = await subject.organization();
-    const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
-    await book(payment);
-    const hold = holdOf(organizationId, 100n);
-    await subject.one(hold);
+    const { payment, hold } = await heldPayment(subject, organizationId);
     await book({ ...payment, refunded: 1_000n, revision: 1 });
     await subject.one(settleOf(hold, 30));
     const next = await book(paymentOf(organizationId, randomId("pi"), { credits: 100n }));
@@ -196,8 +187,7 @@ function revokedCases(subject: Subject): void {
     const organizationId = await subject.organization();
     const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
     await book(payment);
-    const byHand = { ...{ effectiveAtMs: null, expiresAtMs: null, priority: 0 }, reference: `${payment.id}/2` };
-    await subject.one({ kind: "grant", organizationId, grantId: randomId("grant"), amount: 7n, ...byHand });
+    await subject.one(grantOf(organizationId, 7n, { reference: `${payment.id}/2` }));
     await book({ ...payment, disputed: 1_000n, revision: 1 });
     expect(await book({ ...payment, revision: 2 })).toMatchObject({ grants: 2, granted: 200n, revoked: 100n });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 107n });
@@ -208,12 +198,20 @@ function revokedCases(subject: Subject): void {
     const organizationId = await subject.organization();
     const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n, refunded: 1_000n });
     await book(payment);
-    const byHand = { ...{ effectiveAtMs: null, expiresAtMs: null, priority: 0 }, reference: payment.id };
-    await subject.one({ kind: "grant", organizationId, grantId: randomId("grant"), amount: 7n, ...byHand });
+    await subject.one(grantOf(organizationId, 7n, { reference: payment.id }));
     expect(await book({ ...payment, refunded: 0n, revision: 1 })).toMatchObject({ grants: 1, granted: 100n });
     expect(await subject.books.balance(organizationId)).toMatchObject({ available: 107n });
     await subject.expectSound(organizationId);
   });
+}
+
+/** Books a payment of 100 credits, and holds all of them. */
+async function heldPayment(subject: Subject, organizationId: string) {
+  const payment = paymentOf(organizationId, randomId("pi"), { credits: 100n });
+  await bookingIn(subject)(payment);
+  const hold = holdOf(organizationId, 100n);
+  await subject.one(hold);
+  return { payment, hold };
 }
 
 /** Takes back what holds have returned of refunded payments, as the sweep does. */
