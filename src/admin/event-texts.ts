@@ -16,7 +16,7 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
   "credits.requested": ({ requested_by, amount, note }) =>
     `${requested_by} asks for ${amount} credits${note === null ? "." : `: ${note}`}`,
   "payment.withheld": ({ payment_id, credits }) =>
-    `The payment ${payment_id} arrived after the organization was closed. Its ${credits} credits were not granted. Refund it in Stripe.`,
+    `The organization is closed, so ${credits} credits of the payment ${payment_id} were not granted. Refund the price of these credits in Stripe.`,
   "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
     `The budget "${name}"${value === null ? "" : ` for ${value}`} ${percent === 100 ? "is used up" : `has reached ${percent} %`}: ` +
     `${spent} of ${limit} credits are spent. ` +

@@ -5,6 +5,7 @@ import fc from "fast-check";
 import { Stripe } from "stripe";
 import { v7 } from "uuid";
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { eventText } from "../../src/admin/event-texts.ts";
 import type { HoldTransition, PaymentRow } from "../../src/credits/books.ts";
 import type { BookCredits } from "../../src/ledger/commit-queue.ts";
 import { collectDebts, Payments, type PaymentsOptions } from "../../src/payments/payments.ts";
@@ -23,27 +24,19 @@ const RUNS = countOf("deliveries");
 
 interface Opened {
   store: Store;
-  close(): Promise<void>;
+  remove(): Promise<void>;
 }
 
 async function openSqlite(): Promise<Opened> {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-payments-"));
   const store = await openSqliteStore({ dataDir, role: "service" });
-  const close = async () => {
-    await store.close();
-    await rm(dataDir, { recursive: true });
-  };
-  return { store, close };
+  return { store, remove: () => rm(dataDir, { recursive: true }) };
 }
 
 async function openPostgres(): Promise<Opened> {
   const database = await createTestDatabase();
   const store = await openPostgresStore({ url: database.url, role: "service" });
-  const close = async () => {
-    await store.close();
-    await database.drop();
-  };
-  return { store, close };
+  return { store, remove: () => database.drop() };
 }
 
 const KINDS = [
@@ -63,7 +56,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     }, 60_000);
     afterAll(async () => {
       await stripe.close();
-      await opened.close();
+      await opened.store.close();
+      await opened.remove();
     });
     beforeEach(() => {
       stripe.mode = "ok";
@@ -78,10 +72,9 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
       const { accounts, payments: rows } = opened.store;
       return new Payments({ api, rows, accounts, book, log, clock: Date.now, newId: () => v7(), ...over });
     };
-    const organization = async (status: "active" | "closed" = "active") => {
+    const organization = async () => {
       const id = randomId("org");
       await opened.store.accounts.insertOrganization({ id, name: "Acme", kind: "standard", createdAtMs: Date.now() });
-      if (status === "closed") await close(id);
       return id;
     };
     const close = (id: string) => {
@@ -93,9 +86,26 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     };
     const deliver = (payments: Payments, body: string, signature = signatureOf(body)) =>
       payments.receive(Buffer.from(body), signature);
+    const answering = (payment: PaymentsOptions["api"]["payment"]): PaymentsOptions["api"] => {
+      return { paymentIdOf: (body, signature) => api.paymentIdOf(body, signature), payment };
+    };
     const completed = (intent: string) => stripe.event("checkout.session.completed", intent);
+    const payment = async (changes: Record<string, unknown> = {}) => {
+      const organizationId = await organization();
+      const session = await sessionOf(organizationId);
+      return { organizationId, session, intent: stripe.pay(session, changes) };
+    };
+    const bookedPayment = async () => {
+      const made = await payment();
+      await deliver(paymentsOf(), completed(made.intent));
+      return made;
+    };
     const rowsOf = (organizationId: string) =>
       opened.store.payments.list({ organizationId, before: null, limit: 1_000 });
+    const withheldEvents = async (of: string) => {
+      const events = await opened.store.events.unroutedEvents(10_000);
+      return events.filter(({ kind, organizationId }) => kind === "payment.withheld" && organizationId === of);
+    };
     const balance = (organizationId: string) => opened.store.books.balance(organizationId);
     const expectSound = async (organizationId: string) => {
       expect((await opened.store.books.verify(organizationId)).violations).toEqual([]);
@@ -104,8 +114,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     };
 
     test("a paid session is granted once, however often and at once its events arrive", async () => {
-      const organizationId = await organization();
-      const intent = stripe.pay(await sessionOf(organizationId));
+      const { organizationId, intent } = await payment();
       const payments = [paymentsOf(), paymentsOf()];
       const body = completed(intent);
       await Promise.all([0, 1, 0, 1, 0].map((index) => deliver(payments[index] as Payments, body)));
@@ -116,9 +125,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     });
 
     test("a session that is not paid yet grants nothing until it is", async () => {
-      const organizationId = await organization();
-      const session = await sessionOf(organizationId);
-      const intent = stripe.pay(session, { payment_status: "unpaid" });
+      const { organizationId, session, intent } = await payment({ payment_status: "unpaid" });
       await deliver(paymentsOf(), completed(intent));
       expect(await balance(organizationId)).toMatchObject({ granted: 0n });
       stripe.pay(session);
@@ -127,8 +134,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     });
 
     test("taxes that are added to the price change neither the credits nor their share of a refund", async () => {
-      const organizationId = await organization();
-      const intent = stripe.pay(await sessionOf(organizationId), { amount_total: 1_190 });
+      const { organizationId, intent } = await payment({ amount_total: 1_190 });
       stripe.refund(intent, 595);
       await deliver(paymentsOf(), stripe.event("charge.refunded", intent));
       expect(await rowsOf(organizationId)).toMatchObject([{ credits: CREDITS, returned: CREDITS / 2n }]);
@@ -144,8 +150,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
       ["with a malformed signature", () => "t=1,v1="],
       ["whose body was changed", (body: string) => signatureOf(`${body} `)],
     ])("a delivery %s is refused before Stripe is asked", async (_what, signature) => {
-      const organizationId = await organization();
-      const body = completed(stripe.pay(await sessionOf(organizationId)));
+      const { organizationId, intent } = await payment();
+      const body = completed(intent);
       const asked = stripe.asked;
       await expect(deliver(paymentsOf(), body, signature(body))).rejects.toMatchObject({
         status: 400,
@@ -168,8 +174,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     ])(
       "a payment that %s is named in the log, and books nothing",
       async (_what, reason, changes, bodyOf = completed) => {
-        const organizationId = await organization();
-        await deliver(paymentsOf(), bodyOf(stripe.pay(await sessionOf(organizationId), changes)));
+        const { organizationId, intent } = await payment(changes);
+        await deliver(paymentsOf(), bodyOf(intent));
         expect(logged.map(({ fields }) => fields.reason)).toEqual([expect.stringMatching(reason)]);
         expect(await rowsOf(organizationId)).toEqual([]);
       },
@@ -185,37 +191,51 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     });
 
     test("a payment of a closed organization is withheld, and the operator is told", async () => {
-      const organizationId = await organization("closed");
-      const intent = stripe.pay(await sessionOf(organizationId));
+      const { organizationId, intent } = await payment();
+      await close(organizationId);
       await deliver(paymentsOf(), completed(intent));
       expect(await rowsOf(organizationId)).toMatchObject([{ withheld: CREDITS, granted: 0n }]);
       expect(logged.at(-1)).toMatchObject({ level: "error", fields: { paymentId: intent } });
-      const events = await opened.store.events.unroutedEvents(10_000);
-      expect(events).toContainEqual(expect.objectContaining({ kind: "payment.withheld", organizationId }));
+      expect(await withheldEvents(organizationId)).toHaveLength(1);
       stripe.refund(intent, EUR_10);
       await deliver(paymentsOf(), stripe.event("charge.refunded", intent));
       expect(await rowsOf(organizationId)).toMatchObject([{ withheld: 0n, returned: CREDITS, debt: 0n }]);
       await expectSound(organizationId);
     });
 
+    test("a dispute that is won after the closing withholds only what was unspent", async () => {
+      const { organizationId, intent } = await bookedPayment();
+      const hold = holdOf(organizationId, 60_000_000n);
+      for (const one of [hold, settleOf(hold, 60_000_000)]) await opened.store.books.apply("durable", [one]);
+      stripe.dispute(intent, EUR_10);
+      await deliver(paymentsOf(), stripe.event("charge.dispute.funds_withdrawn", intent));
+      await close(organizationId);
+      stripe.endDisputes(intent, "won");
+      await deliver(paymentsOf(), stripe.event("charge.dispute.funds_reinstated", intent));
+      expect(await rowsOf(organizationId)).toMatchObject([{ withheld: 40_000_000n, debt: 0n, returned: 0n }]);
+      expect(await balance(organizationId)).toMatchObject({ available: 0n, spent: 60_000_000n });
+      expect((await withheldEvents(organizationId)).map((one) => eventText(one, null))).toEqual([
+        `The organization is closed, so 40 credits of the payment ${intent} were not granted. Refund the price of these credits in Stripe.`,
+      ]);
+      stripe.refund(intent, (EUR_10 * 40) / 100);
+      await deliver(paymentsOf(), stripe.event("charge.refunded", intent));
+      expect(await rowsOf(organizationId)).toMatchObject([{ withheld: 0n, debt: 0n, returned: 40_000_000n }]);
+      await expectSound(organizationId);
+    });
+
     test("an older answer of Stripe that is booked after a newer one is corrected", async () => {
-      const organizationId = await organization();
-      const intent = stripe.pay(await sessionOf(organizationId));
-      await deliver(paymentsOf(), completed(intent));
+      const { organizationId, intent } = await bookedPayment();
       stripe.refund(intent, EUR_10);
       const [asked, booked] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
       let isFirst = true;
-      const slow: PaymentsOptions["api"] = {
-        paymentIdOf: (body, signature) => api.paymentIdOf(body, signature),
-        async payment(id) {
-          const stated = await api.payment(id);
-          if (!isFirst) return stated;
-          isFirst = false;
-          asked.resolve();
-          await booked.promise;
-          return stated;
-        },
-      };
+      const slow = answering(async (id) => {
+        const stated = await api.payment(id);
+        if (!isFirst) return stated;
+        isFirst = false;
+        asked.resolve();
+        await booked.promise;
+        return stated;
+      });
       const refunded = deliver(paymentsOf({ api: slow }), stripe.event("charge.refunded", intent));
       await asked.promise;
       // The refund fails while its answer is on the way: the newer answer changes nothing.
@@ -229,41 +249,28 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     });
 
     test("a payment whose answers change all the time fails, so that Stripe repeats the delivery", async () => {
-      const organizationId = await organization();
-      const intent = stripe.pay(await sessionOf(organizationId));
-      const changing: PaymentsOptions["api"] = {
-        paymentIdOf: (body, signature) => api.paymentIdOf(body, signature),
-        async payment(id) {
-          stripe.refund(intent, 1);
-          return api.payment(id);
-        },
-      };
+      const { intent } = await payment();
+      const changing = answering(async (id) => {
+        stripe.refund(intent, 1);
+        return api.payment(id);
+      });
       await expect(deliver(paymentsOf({ api: changing }), completed(intent))).rejects.toMatchObject({
         message: "The payment was changed by other deliveries.",
       });
     });
 
     test("a closing that is committed while Stripe is asked withholds the payment", async () => {
-      const organizationId = await organization();
-      const intent = stripe.pay(await sessionOf(organizationId));
-      const closing = paymentsOf({
-        book: async (transition) => {
-          await close(organizationId);
-          return book(transition);
-        },
-      });
+      const { organizationId, intent } = await payment();
+      const closing = paymentsOf({ book: (transition) => close(organizationId).then(() => book(transition)) });
       await deliver(closing, completed(intent));
       expect(await rowsOf(organizationId)).toMatchObject([{ withheld: CREDITS, granted: 0n }]);
       expect(await balance(organizationId)).toMatchObject({ available: 0n });
-      const events = await opened.store.events.unroutedEvents(10_000);
-      expect(events).toContainEqual(expect.objectContaining({ kind: "payment.withheld", organizationId }));
+      expect(await withheldEvents(organizationId)).toHaveLength(1);
     });
 
     test("one payment that cannot be collected stops no other", async () => {
       const refunded = async () => {
-        const organizationId = await organization();
-        const intent = stripe.pay(await sessionOf(organizationId));
-        await deliver(paymentsOf(), completed(intent));
+        const { organizationId, intent } = await bookedPayment();
         const hold = holdOf(organizationId, CREDITS);
         await opened.store.books.apply("durable", [hold]);
         stripe.refund(intent, EUR_10);
@@ -286,9 +293,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     });
 
     test("an inquiry takes nothing back, a dispute does until it is won", async () => {
-      const organizationId = await organization();
-      const intent = stripe.pay(await sessionOf(organizationId));
-      await deliver(paymentsOf(), completed(intent));
+      const { organizationId, intent } = await bookedPayment();
       stripe.dispute(intent, EUR_10, "warning_needs_response");
       await deliver(paymentsOf(), stripe.event("charge.dispute.created", intent));
       expect(await balance(organizationId)).toMatchObject({ available: CREDITS });
@@ -305,8 +310,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
       "while Stripe is %s, nothing is booked and the delivery fails, so that Stripe repeats it",
       { timeout: 180_000 },
       async (mode) => {
-        const organizationId = await organization();
-        const body = completed(stripe.pay(await sessionOf(organizationId)));
+        const { organizationId, intent } = await payment();
+        const body = completed(intent);
         const hasty = paymentsOf({ api: apiOf(stripe, 300) });
         stripe.mode = mode;
         await expect(deliver(hasty, body)).rejects.toMatchObject({ code: "payment_provider_unavailable", status: 503 });
@@ -379,12 +384,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
 
     /** Payments of a process that dies after its commit: Stripe gets no answer. */
     const crashing = () =>
-      paymentsOf({
-        book: async (transition) => {
-          await book(transition);
-          throw new Error("crashed");
-        },
-      });
+      paymentsOf({ book: (transition) => book(transition).then(() => Promise.reject(new Error("crashed"))) });
     const ifCrashed = (error: Error) => expect(error.message).toBe("crashed");
   });
 });

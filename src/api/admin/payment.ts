@@ -40,7 +40,7 @@ export const Payment = Entity("payment", {
   id: TextOf("Id of the PaymentIntent at Stripe."),
   organization_id: Id,
   status: Type.Enum(["paid", "partially_refunded", "refunded", "disputed", "withheld"], {
-    description: "`withheld`: it arrived after the organization was closed, and must be refunded in Stripe.",
+    description: "`withheld`: the closed organization was not granted credits. Refund their price in Stripe.",
   }),
   currency: Currency,
   ...{ amount: NumberOf("Money paid, with taxes."), refunded: Type.Number(), disputed: Type.Number() },

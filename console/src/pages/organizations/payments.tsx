@@ -26,7 +26,7 @@ const STATUSES = {
   partially_refunded: { label: "Partially refunded", tone: "plain" },
   refunded: { label: "Refunded", tone: "plain" },
   disputed: { label: "Disputed", tone: "warn" },
-  withheld: { label: "To be refunded", tone: "warn" },
+  withheld: { label: "Credits withheld", tone: "warn" },
 } as const;
 
 const COLUMNS: readonly Column<Payment>[] = [

@@ -13,7 +13,7 @@ const KINDS: Record<EventKind, string> = {
   "credits.low": "Credits low",
   "credits.shortfall": "Charge not covered by credits",
   "credits.requested": "Credits requested",
-  "payment.withheld": "Payment to be refunded",
+  "payment.withheld": "Credits of a payment withheld",
   "budget.used": "Budget used",
   "credits.forecast": "Credits end soon",
   "usage.unusual": "Unusual spending",
