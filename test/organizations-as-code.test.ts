@@ -1,5 +1,5 @@
 import { randomBytes } from "node:crypto";
-import { readFileSync, statSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, statSync, truncateSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -10,6 +10,7 @@ import { commandsDirectory } from "./support/commands.ts";
 import { blocksOf, readDocuments } from "./support/documents.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "./support/postgres.ts";
 import { loadHost } from "./support/service.ts";
+import { mountSmallDisk, NoSmallDiskError } from "./support/small-disk.ts";
 
 const { directory, json, line, run } = commandsDirectory();
 
@@ -161,8 +162,9 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       "csv-4,Four,nobody,,,,",
       "csv-1,One,,,,,",
       ",Nameless,,,,,",
-      "",
+      ",Nameless,,,,,",
       "csv-5,Five,,,,5,",
+      "",
       "csv-6,Six,,,,5,inv-6",
     ];
     const file = write(`${kind}.csv`, rows.join("\r\n"));
@@ -172,14 +174,15 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       { line: 5, organization: "csv-4", reason: expect.stringContaining('contacts[0] is "nobody"') },
       { line: 6, organization: "csv-1", reason: "line 2 has the same organization" },
       { line: 7, organization: null, reason: expect.stringContaining("'external_id'") },
+      { line: 8, organization: null, reason: expect.stringContaining("'external_id'") },
       { line: 9, organization: "csv-5", reason: "Missing required parameter: 'reference'." },
     ].map((refusal) => ({ ...refusal, result: "refused" }));
     const imported = (result: string) => [
       { line: 2, organization: "csv-1", result, reason: null },
       ...refusals,
-      { line: 10, organization: "csv-6", result, reason: null },
+      { line: 11, organization: "csv-6", result, reason: null },
     ];
-    const counts = { created: 2, changed: 0, unchanged: 0, refused: 6 };
+    const counts = { created: 2, changed: 0, unchanged: 0, refused: 7 };
     const words = ["org", "import", file];
     expect(await outcome(...words, "--dry-run")).toEqual({
       code: 1,
@@ -204,7 +207,7 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
 
   test("grants of a CSV file are made once for each reference", async () => {
     const rows = ["external_id,amount,reference", "csv-1,10,inv-1", "csv-1,5,inv-2", "csv-1,11,inv-1", "csv-9,1,inv-1"];
-    const file = write(`${kind}-grants.csv`, [...rows, "csv-1,1,", "csv-1,-1,inv-3"].join("\n"));
+    const file = write(`${kind}-grants.csv`, [...rows, "csv-1,1,", "csv-1,-1,inv-3", "csv-1,2,"].join("\n"));
     const words = ["credits", "import", file];
     const { lines } = await outcome(...words, "--dry-run");
     expect(lines).toMatchObject([
@@ -214,9 +217,10 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       { line: 5, result: "refused", reason: expect.stringContaining('no organization with the external id "csv-9"') },
       { line: 6, result: "refused", reason: "Missing required parameter: 'reference'." },
       { line: 7, result: "refused", reason: expect.stringContaining("'amount'") },
+      { line: 8, result: "refused", reason: "Missing required parameter: 'reference'." },
     ]);
-    expect(await outcome(...words)).toMatchObject({ code: 1, changed: 1, unchanged: 1, refused: 4 });
-    expect(await outcome(...words)).toMatchObject({ code: 1, changed: 0, unchanged: 2, refused: 4 });
+    expect(await outcome(...words)).toMatchObject({ code: 1, changed: 1, unchanged: 1, refused: 5 });
+    expect(await outcome(...words)).toMatchObject({ code: 1, changed: 0, unchanged: 2, refused: 5 });
     const typo = write(`${kind}-typo.csv`, "external_id,name,grant,reference\ncsv-1,,much,inv-8");
     expect((await outcome("org", "import", typo)).lines).toMatchObject([
       { line: 2, result: "refused", reason: expect.stringContaining("'grant'") },
@@ -273,6 +277,42 @@ test("the examples of the documentation can be applied", async () => {
   const words = ["--yes", "--secrets", join(directory, "documented.csv"), ...place];
   expect(await json("apply", "-f", write("documented.yaml", yaml), ...words)).toMatchObject({ created: 1 });
   for (const csv of texts("csv")) expect((await run("org", "import", write("shown.csv", csv), ...place)).code).toBe(0);
+});
+
+test("secrets that a full disk does not take are named, every one", async ({ skip }) => {
+  const place = await placeOf("full");
+  const mounted = join(directory, "disk");
+  mkdirSync(mounted);
+  const disk = await mountSmallDisk(mounted, 1).catch((error: unknown) => {
+    if (error instanceof NoSmallDiskError) return undefined;
+    throw error;
+  });
+  if (disk === undefined) return skip("this machine mounts no file system of its own");
+  try {
+    await disk.fill();
+    const name = "n".repeat(100);
+    const tokens = `[{ name: ${name}1 }, { name: ${name}2 }, { name: ${name}3 }]`;
+    const entries = Array.from({ length: 16 }, (_, n) => `  - { external_id: e${n}, name: E, tokens: ${tokens} }\n`);
+    const secrets = join(disk.outside, "secrets.csv");
+    const words = ["apply", "-f", write("full.yaml", `organizations:\n${entries.join("")}`), "--yes", ...place];
+    expect(await line(1, ...words, "--secrets", secrets)).toContain("cannot be created: the disk is full");
+    expect(readdirSync(disk.outside)).toEqual(["filler"]);
+    expect(await json("token", "list", ...place)).toEqual([]);
+
+    // One page is left: the header and some of the secrets.
+    truncateSync(join(disk.outside, "filler"), statSync(join(disk.outside, "filler")).size - 4_096);
+    const { code, stderr } = await run(...words, "--secrets", secrets);
+    expect(code).toBe(1);
+    const named =
+      stderr.match(/(?<=^tollgate: The secret of the token )tok_\S+(?=.*: the disk is full\. Rotate)/gm) ?? [];
+    expect(named.length).toBeGreaterThan(1);
+    const rows = readFileSync(secrets, "utf8").split("\r\n").slice(1, -1);
+    const written = rows.map((row) => row.split(",")[2]);
+    const created: string[] = (await json("token", "list", ...place)).map(({ id }: { id: string }) => id);
+    expect([...written, ...named].sort()).toEqual(created.sort());
+  } finally {
+    await disk.remove();
+  }
 });
 
 test("an apply that fails half-way is completed by the next one", async () => {

@@ -148,7 +148,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       "h,2026-10-05,m-1,1,1,1000001,",
       `i,2026-10-05,"${"m".repeat(2 ** 24)}",1,1,,`,
     ];
-    const file = write("bad.csv", [...rows, ...more, "f,2026-10-05,m-1\u001b[31m\u202e,1,2,,"].join("\n"));
+    const file = write("bad.csv", [...rows, ...more, "f,2026-10-05,m-1\u001b[31m\u202e,1,2,0.1,USD"].join("\n"));
     const { code, badLines, counts } = await reconcile("--provider", "csv", "--upstream", "shop", file);
     expect({ code, counts }).toMatchObject({ code: 2, counts: { onlyProvider: 1 } });
     const time = "a time with its time zone, such as 2026-10-31T18:00:00Z, or a day";
@@ -166,6 +166,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
     const text = await command("reconcile", "--provider", "csv", "--upstream", "shop", file);
     expect(text.code).toBe(2);
     expect(text.stdout).toContain("only provider  2026-10-05T00:00:00.000Z  m-1\uFFFD[31m\uFFFD  line 11\n");
+    expect(text.stdout).not.toContain("\u001b");
     expect(text.stdout).toContain('line 4 cannot be used: currency is "JPY", but must be USD');
     expect(text.stdout).toContain(
       "matched by id: 0 in both, 1 only at the provider, 0 only in the service, 0 different.\n",

@@ -1,4 +1,4 @@
-import { closeSync, fsyncSync, openSync, writeFileSync } from "node:fs";
+import { closeSync, fsyncSync, openSync, unlinkSync, writeFileSync } from "node:fs";
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
 import type { TokenWithSecret } from "../api/admin/token.ts";
 import type { Path } from "../config/file.ts";
@@ -8,7 +8,7 @@ import { command, optional, required, text, toggle } from "../operations/command
 import type { OrganizationPlan } from "../operations/declared-organizations.ts";
 import { csvRow } from "../reports/csv.ts";
 import { listsOf } from "../stores/database.ts";
-import { print } from "./command.ts";
+import { failureLine, print } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
@@ -61,7 +61,10 @@ export const applyOrganizations = command({
     using output = newTokens === 0 || secrets === null ? undefined : secretsFile(secrets);
     for (const some of listsOf(changing, AT_ONCE)) {
       const ended = await Promise.allSettled(some.map((plan) => runPlan(plan, output?.write)));
-      for (const one of ended) if (one.status === "rejected") throw one.reason;
+      const failures = ended.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
+      // Each may name a token whose secret is lost.
+      for (const failure of failures.slice(1)) terminal.error(failureLine(failure, flags));
+      if (failures.length > 0) throw failures[0];
     }
     return report(true);
   },
@@ -153,19 +156,24 @@ function pathOf(param: string | null): Path {
 
 /** Creates a file for the secrets of tokens. Each is on disk before the next token of its organization is created. */
 function secretsFile(path: string) {
-  let file: number;
+  let file: number | undefined;
   try {
     // Exclusive, so that no other file is overwritten or written through a link.
-    file = openSync(path, "wx", 0o600);
+    const opened = openSync(path, "wx", 0o600);
+    file = opened;
+    const write = (cells: string[]) => {
+      writeFileSync(opened, `${csvRow(cells)}\n`);
+      fsyncSync(opened);
+    };
+    write(["organization_id", "external_id", "token_id", "name", "secret"]);
+    return { write, [Symbol.dispose]: () => closeSync(opened) };
   } catch (error) {
+    if (file !== undefined) {
+      closeSync(file);
+      unlinkSync(path);
+    }
     throw new OperatorError(`${path} cannot be created: ${reasonOf(error)}`, { cause: error });
   }
-  const write = (cells: string[]) => {
-    writeFileSync(file, `${csvRow(cells)}\n`);
-    fsyncSync(file);
-  };
-  write(["organization_id", "external_id", "token_id", "name", "secret"]);
-  return { write, [Symbol.dispose]: () => closeSync(file) };
 }
 
 function countsOf(plans: OrganizationPlan[]) {

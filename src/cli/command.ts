@@ -3,6 +3,7 @@ import type { Command } from "commander";
 import type { RandomBytes } from "../admin/token.ts";
 import { printableLines } from "../api/wording.ts";
 import type { Flags } from "../config/sources.ts";
+import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "../errors.ts";
 import type { CommandOutput } from "../operations/command.ts";
 
 /** Interface of a command to the process that runs it. */
@@ -54,13 +55,13 @@ export function listPrinter<Entry>({ out }: Terminal, { json = false }: CommonFl
   return {
     begin(head: object, text?: string): void {
       if (json) out(`${JSON.stringify(head).slice(0, -1)},"${form.name}":[`);
-      else if (text !== undefined) out(text);
+      else if (text !== undefined) out(printableLines(text));
     },
     entry(entry: Entry): void {
       out(json ? `${separator}${JSON.stringify(form.json(entry))}` : printableLines(form.text(entry)));
       separator = ",";
     },
-    end: (rest: object, text: string): void => out(json ? `],${JSON.stringify(rest).slice(1)}` : text),
+    end: (rest: object, text: string) => out(json ? `],${JSON.stringify(rest).slice(1)}` : printableLines(text)),
   };
 }
 
@@ -85,4 +86,17 @@ export function commandText(command: string, { config, dataDir }: PlaceFlags = {
 /** Returns a text as one word of a shell command. */
 export function shellWord(text: string): string {
   return NEEDS_NO_QUOTES.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
+}
+
+/** Describes an error in one line; commands that it names get the flags that select the same store. */
+export function failureLine(thrown: unknown, flags: PlaceFlags = {}): string {
+  const error = thrown instanceof ApiError ? (thrown.command ?? thrown) : thrown;
+  const message = error instanceof Error ? error.message : String(error);
+  const line = message.replaceAll(/\s*\n\s*/g, " ");
+  if (error instanceof UnknownIdError) {
+    return `tollgate: ${line} To list the ids: ${commandText(error.listedBy, flags)}`;
+  }
+  if (error instanceof OperatorError || error instanceof ApiError) return `tollgate: ${line}`;
+  if (error instanceof StoreUnavailableError) return `tollgate: the store cannot be reached: ${line}`;
+  return `tollgate: internal error: ${line}`;
 }

@@ -68,12 +68,13 @@ async function importLines(
     const declared = declarationOf(names, cells, columns);
     const key = declared.id ?? declared.external_id ?? null;
     const isGrant = columns === GRANTS;
-    const entry = JSON.stringify([key, isGrant ? declared.grants?.[0]?.reference : null]);
-    const first = firstLines.get(entry);
+    const entry = isGrant ? [key, declared.grants?.[0]?.reference] : [key];
+    const first = firstLines.get(JSON.stringify(entry));
     if (first !== undefined) {
       return refused(key, `line ${first} has the same ${isGrant ? "reference" : "organization"}`);
     }
-    firstLines.set(entry, line);
+    // A line without a key is refused for that, however many there are.
+    if (entry.every((part) => part != null)) firstLines.set(JSON.stringify(entry), line);
     try {
       const { isNew, steps } = await planOrganization(core, declared);
       for (const { run } of dryRun ? [] : steps) await run();
@@ -81,12 +82,8 @@ async function importLines(
       return { line, organization: key, result: steps.length === 0 ? "unchanged" : changed, reason: null };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const columnOf = (field: string) => names.find((name) => columns[name] === field) ?? field;
       const { message } = error.command ?? error;
-      return refused(
-        key,
-        message.replace(/'(?:grants\[0\]\.)?(amount)'/, (_, field) => `'${columnOf(field)}'`).replace("grants[0].", ""),
-      );
+      return refused(key, message.replace("grants[0].", "").replace("'amount'", isGrant ? "'amount'" : "'grant'"));
     }
   };
   const counts = { created: 0, changed: 0, unchanged: 0, refused: 0 };

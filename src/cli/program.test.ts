@@ -7,7 +7,8 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
-import { failureLine, runCommandLine } from "./program.ts";
+import { failureLine } from "./command.ts";
+import { runCommandLine } from "./program.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-program-"));
 afterAll(() => rmSync(directory, { recursive: true }));

@@ -1,11 +1,10 @@
 import { Command, CommanderError, Help, Option } from "commander";
 import { printableLines } from "../api/wording.ts";
-import { ApiError, OperatorError, StoreUnavailableError, UnknownIdError } from "../errors.ts";
 import type { CommandFlags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
 import { createAdminToken } from "./admin-token.ts";
 import { applyOrganizations } from "./apply.ts";
-import { addCommand, type CommonFlags, commandText, type PlaceFlags, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, failureLine, type PlaceFlags, print, type Terminal } from "./command.ts";
 import { addConfig } from "./config.ts";
 import { addImport } from "./import.ts";
 import { csvImports } from "./import-csv.ts";
@@ -82,19 +81,6 @@ function usageLine(text: string): string {
     .replace(/\.$/, "")
     .replaceAll(/\s*\n\s*/g, " ");
   return `tollgate: ${message}; add --help for the usage`;
-}
-
-/** Describes an error in one line; commands that it names get the flags that select the same store. */
-export function failureLine(thrown: unknown, flags: PlaceFlags = {}): string {
-  const error = thrown instanceof ApiError ? (thrown.command ?? thrown) : thrown;
-  const message = error instanceof Error ? error.message : String(error);
-  const line = message.replaceAll(/\s*\n\s*/g, " ");
-  if (error instanceof UnknownIdError) {
-    return `tollgate: ${line} To list the ids: ${commandText(error.listedBy, flags)}`;
-  }
-  if (error instanceof OperatorError || error instanceof ApiError) return `tollgate: ${line}`;
-  if (error instanceof StoreUnavailableError) return `tollgate: the store cannot be reached: ${line}`;
-  return `tollgate: internal error: ${line}`;
 }
 
 type StoreCommand = OperationCommand<CommandFlags, unknown, Workspace>;
