@@ -143,4 +143,15 @@ describe("a mistake in a file is named with its line and column, and nothing is 
     expect(stderr).toContain("tollgate: Mistakes in ");
     expect(await json("org", "list", ...place)).toHaveLength(4);
   });
+  test("but a budget that is removed makes room for another one", async () => {
+    const file = (budgets: string[]) =>
+      write("room.yaml", `organizations: [{ external_id: room, name: Room, budgets: [${budgets.join(", ")}] }]`);
+    const apply = (...budgets: string[]) => run("apply", "-f", file(budgets), "--yes", ...place);
+    const all = Array.from({ length: 100 }, (_, n) => `{ name: b${n}, amount: 1 }`);
+    expect((await apply(...all)).code).toBe(0);
+    const [removed, added] = ["{ name: b7, removed: true }", "{ name: new, amount: 1 }"];
+    expect((await apply(added, removed)).stderr).toContain("The organization has 100 budgets, which is the maximum.");
+    expect((await apply(removed, added)).code).toBe(0);
+    expect((await apply(removed, "{ name: more, amount: 1 }")).stderr).toContain("has 100 budgets");
+  });
 });

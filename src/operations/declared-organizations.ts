@@ -85,7 +85,7 @@ export async function planOrganization(core: Core, declared: OrganizationDeclara
     [allowances, { list: "allowances", key: "reference", kind: "allowance", open: openAllowances }],
     [grants, { list: "grants", key: "reference", kind: "grant", open: openGrants }],
   ];
-  for (const [entries, of] of lists) plan.steps.push(...(await stepsOf(core, plan, entries, of)));
+  for (const [entries, of] of lists) await addSteps(core, plan, entries, of);
   return plan;
 }
 
@@ -161,12 +161,11 @@ interface Stored {
   values: object;
 }
 
-/** Plans the entries of a list. The path of an error begins with the list. */
-async function stepsOf(core: Core, plan: OrganizationPlan, entries: Values[], of: List): Promise<Step[]> {
-  if (entries.length === 0) return [];
+/** Adds the steps for the entries of a list to the plan. The path of an error begins with the list. */
+async function addSteps(core: Core, plan: OrganizationPlan, entries: Values[], of: List): Promise<void> {
+  if (entries.length === 0) return;
   const { list, key, open } = of;
   const kind = await open(core, plan);
-  const steps: Step[] = [];
   const indexes = new Map<string, number>();
   for (const [index, entry] of entries.entries()) {
     try {
@@ -174,14 +173,13 @@ async function stepsOf(core: Core, plan: OrganizationPlan, entries: Values[], of
       const first = indexes.get(name);
       if (first !== undefined) throw invalidValue(key, shortText(name), `different from that of ${list}[${first}]`);
       indexes.set(name, index);
-      steps.push(...(await stepOf(core, name, entry, kind, of)));
+      plan.steps.push(...(await stepOf(core, name, entry, kind, of)));
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const param = [`${list}[${index}]`, ...(error.param === null ? [] : [error.param])].join(".");
       throw new ApiError(error.code, error.message, { param, cause: error });
     }
   }
-  return steps;
 }
 
 /** Returns the step for an entry; none if there is nothing to do. */
@@ -251,7 +249,8 @@ async function openBudgets(core: Core, plan: OrganizationPlan): Promise<Kind> {
   const own = rows.filter(({ capOf }) => capOf === null);
   const isNew = (name: string) =>
     plan.steps.some((step) => step.kind === "token" && step.action === "create" && step.name === name);
-  let count = own.length;
+  const planned = (action: Step["action"]) =>
+    plan.steps.filter((step) => step.kind === "budget" && step.action === action).length;
   return {
     changeable: ["amount", "limits"],
     find: (name) => own.filter((row) => row.name === name).map(stored),
@@ -260,8 +259,7 @@ async function openBudgets(core: Core, plan: OrganizationPlan): Promise<Kind> {
       return named === undefined ? terms : { ...terms, selector: { models: null, metadata: null, ...named } };
     },
     check(terms) {
-      checkNewBudget(terms as unknown as NewBudget, count);
-      count += 1;
+      checkNewBudget(terms as unknown as NewBudget, own.length + planned("create") - planned("remove"));
       const { tokens: names } = (terms.selector as Selector) ?? {};
       for (const [index, name] of names?.entries() ?? []) {
         if (tokenNamed(tokens, name) !== undefined || isNew(name)) continue;
