@@ -147,6 +147,8 @@ const READERS: Record<string, Reader> = {
     // Lists of users, and the tables, have what was deleted.
     if ((entry.deleted_at ?? entry.DeletedAt ?? null) !== null) {
       target.notes.push(`${JSON.stringify(username ?? entry.name ?? id)} is left out: it was deleted`);
+      // Its keys may still be listed.
+      if (typeof username === "string") target.organization(`new-api:${id}`, { isDeleted: true });
       return;
     }
     const dollars = (units: unknown) => (numberOf(units) ?? 0) / UNITS_PER_DOLLAR;
@@ -196,7 +198,7 @@ export function convertGateway(gateway: string, answers: readonly unknown[], now
   const target = new GatewayImport(nowMs, creditsPerDollar);
   for (const entry of answers.flatMap(entriesIn)) READERS[gateway]?.(target, entry);
   const { prices, notes } = target;
-  return { organizations: [...target.organizations.values()], prices, notes };
+  return { organizations: [...target.organizations.values()].filter(({ isDeleted }) => !isDeleted), prices, notes };
 }
 
 /** Returns the entries of an answer, which may be in a page. */
