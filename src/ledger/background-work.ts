@@ -10,16 +10,18 @@ export type RunInBackground = ReturnType<typeof backgroundOf>;
 
 /**
  * Returns a function that runs work which is repeated later if it fails. It never rejects: it tells the recovery where the store
- * is away, and logs a failure once a minute.
+ * is away, and logs a failure of each work once a minute. All fail while the store is away: that is logged as one.
  */
 export function backgroundOf({ recovery, clock, log }: { recovery: Recovery; clock: () => number; log: Log }) {
-  let loggedAtMs = Number.NEGATIVE_INFINITY;
-  return (work: () => Promise<void>): Promise<void> =>
+  const loggedAtMs = new Map<string, number>();
+  return (name: string, work: () => Promise<void>): Promise<void> =>
     work().catch((err: unknown) => {
-      if (err instanceof StoreUnavailableError && !(err instanceof OrganizationsLockedError)) recovery.lost();
-      if (clock() - loggedAtMs < FAILURE_LOGGED_EVERY_MS) return;
-      loggedAtMs = clock();
-      log.error({ err }, "renewing or sweeping holds failed: it is retried");
+      const isAway = err instanceof StoreUnavailableError;
+      if (isAway && !(err instanceof OrganizationsLockedError)) recovery.lost();
+      const failed = isAway ? "renewing or sweeping holds" : name;
+      if (clock() - (loggedAtMs.get(failed) ?? Number.NEGATIVE_INFINITY) < FAILURE_LOGGED_EVERY_MS) return;
+      loggedAtMs.set(failed, clock());
+      log.error({ err }, `${failed} failed: it is retried`);
     });
 }
 

@@ -53,7 +53,7 @@ export const DURABLE: BookingTerms = { durability: "durable", isRetried: true };
 export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
 
 /**
- * Books a grant, the revocation of credits that are neither spent nor held, or the refund of spent ones. A reference of an
+ * Books a grant, a revocation, a credit or a payment, or applies due grants and returns the balance. A reference of an
  * organization books each only once. Rejects with StoreUnavailableError.
  */
 export type BookCredits = <

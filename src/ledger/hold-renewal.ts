@@ -35,7 +35,9 @@ export class HoldRenewal {
   #timer: NodeJS.Timeout | undefined;
   /** Renews all open holds of this process. A renewal that fails does not prevent the others. Never rejects. */
   readonly renew = sharedRun(() =>
-    this.#options.runInBackground(() => forEachInChunks([...this.#open.values()], (hold) => this.#renewOne(hold))),
+    this.#options.runInBackground("renewing holds", () =>
+      forEachInChunks([...this.#open.values()], (hold) => this.#renewOne(hold)),
+    ),
   );
 
   constructor(options: HoldRenewalOptions) {

@@ -46,6 +46,23 @@ describe("the sweeper", () => {
     expect(open.map(({ holdId }) => holdId)).toEqual(["hold_0007"]);
   });
 
+  test("logs that debts cannot be collected, and also that a hold cannot be expired", async () => {
+    const collectDebts = () => Promise.reject(new Error("broken payment"));
+    await fixture.reopen({ renewEveryMs: 60_000, sweepEveryMs: 5, collectDebts });
+    fixture.leaveHold("left");
+    fixture.books.failWith = (transitions) =>
+      transitions.some((one) => "holdId" in one && one.holdId === "left") ? new Error("broken row") : undefined;
+    fixture.books.nowMs += HOLD_LIFE_MS;
+    fixture.ledger.start();
+    await until(() => fixture.log.messages("error").length >= 2);
+    await until(() => fixture.books.batches.length > 10);
+    const failures = fixture.log.messages("error").filter((message) => message.endsWith(": it is retried"));
+    expect(failures).toEqual([
+      "collecting debts of payments failed: it is retried",
+      "ending expired holds failed: it is retried",
+    ]);
+  });
+
   test("logs a shortfall", async () => {
     fixture.leaveHold("left");
     const left = fixture.books.holds.get(keyOf(ORGANIZATION, "left"));

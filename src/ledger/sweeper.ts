@@ -56,13 +56,13 @@ export class Sweeper {
   async #sweepAll(): Promise<void> {
     const { spool, recovery, allowances, queue, collectDebts, runInBackground } = this.#options;
     const book: BookCredits = (transition) => queue.push(transition, DURABLE);
-    await runInBackground(() => grantAllowances({ allowances, book }));
-    await runInBackground(() => this.#applyDue());
-    await runInBackground(() => collectDebts(book));
+    await runInBackground("granting allowances", () => grantAllowances({ allowances, book }));
+    await runInBackground("applying due grants", () => this.#applyDue());
+    await runInBackground("collecting debts of payments", () => collectDebts(book));
     if (!(await spool.replay())) return;
     for (const owner of spool.endedOwners) recovery.endOwner(owner);
-    await runInBackground(() => this.#recoverHolds());
-    await runInBackground(() => this.#forgetOwners());
+    await runInBackground("ending expired holds", () => this.#recoverHolds());
+    await runInBackground("removing files of ended processes", () => this.#forgetOwners());
     this.#sweepAgain();
   }
 
