@@ -170,7 +170,7 @@ export function paymentRows({ findRow, findRows, readRows, read }: Database) {
         select * from payment where debt > debt_covered and revoked < (
           select coalesce(sum(made.revoked + made.remaining), 0) from credit_grant as made
           where made.organization_id = payment.organization_id
-            and substr(made.id, 1, length(payment.id) + 7) = 'grant_' || payment.id || '_')
+            and made.id between 'grant_' || payment.id || '_' and 'grant_' || payment.id || '_~')
         order by id limit ${limit}`,
   };
 }
