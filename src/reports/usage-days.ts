@@ -257,11 +257,11 @@ export class UsageTally {
       }
       this.#addTo(ALL_ORGANIZATIONS, "organization", organizationId, sum);
     }
-    for (const { model, route, first_token, duration, requests } of latencies) {
+    for (const { model, route, firstToken, duration, requests } of latencies) {
       const key = JSON.stringify([model, route]);
       const row = this.#latencies.get(key) ?? { day: this.#day, model, route, firstTokens: {}, durations: {} };
-      if (first_token !== null) addHistogram(row.firstTokens, { [Number(first_token)]: Number(requests) });
-      if (duration !== null) addHistogram(row.durations, { [Number(duration)]: Number(requests) });
+      if (firstToken !== null) addHistogram(row.firstTokens, { [firstToken]: requests });
+      if (duration !== null) addHistogram(row.durations, { [duration]: requests });
       this.#latencies.set(key, row);
     }
   }

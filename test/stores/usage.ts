@@ -60,11 +60,11 @@ function sumCase(subject: Subject): void {
     const ended = latencies.filter(({ model, route }) => model === "m/a" && route === "sandbox/echo");
     const requestsOf = (timeMs: number) =>
       ended
-        .filter(({ first_token }) => Number(first_token) === bucketOf(timeMs))
-        .reduce((sum, { requests }) => sum + Number(requests), 0);
+        .filter(({ firstToken }) => firstToken === bucketOf(timeMs))
+        .reduce((sum, { requests }) => sum + requests, 0);
     expect([requestsOf(100), requestsOf(9_000)]).toEqual([2, 1]);
     expect(ended.filter(({ duration }) => duration === null)).toEqual([]);
-    const failure = { model: "m/b", route: "sandbox/echo", first_token: null, duration: null, requests: 1n };
+    const failure = { model: "m/b", route: "sandbox/echo", firstToken: null, duration: null, requests: 1 };
     expect(latencies.filter(({ model }) => model === "m/b")).toEqual([failure]);
     expect((await subject.store.usage.firstRequestMs()) ?? 0).toBeLessThanOrEqual(DAY - 1);
   });

@@ -24,8 +24,15 @@ const REQUEST_SUM = declareTable("request_sum", [], {
 });
 
 /** Number of requests of one model and route whose times are in the same buckets; null: without such a time. */
-export type LatencyCount = Record<"model" | "route", string> &
-  Record<"first_token" | "duration", bigint | null> & { requests: bigint };
+const LATENCY_COUNT = declareTable("latency_count", [], {
+  model: requiredText("model"),
+  route: requiredText("route"),
+  firstToken: nullable(number("first_token")),
+  duration: nullable(number("duration")),
+  requests: number("requests"),
+});
+
+export type LatencyCount = RowOf<typeof LATENCY_COUNT>;
 export type LatencyDayRow = RowOf<typeof LATENCY_DAY>;
 export type UsageDayRow = RowOf<typeof USAGE_DAY>;
 
@@ -62,7 +69,7 @@ function requestSums(database: Database) {
     },
     /** Counts the requests that began in a period, by model, route and times. A duration includes an outage of the store. */
     latencyCounts: (fromMs: number, toMs: number): Promise<LatencyCount[]> =>
-      database.read(sql`
+      database.readRows(LATENCY_COUNT)`
         select model, route, ${bucketOf("first_token_ms")} as first_token, ${bucketOf("duration_ms")} as duration,
           count(*) as requests
         from (
@@ -71,7 +78,7 @@ function requestSums(database: Database) {
           from organization cross join request
           where request.organization_id = organization.id and ${isWithin({ from: idAt(fromMs), to: idAt(toMs) })}
         ) as times
-        group by 1, 2, 3, 4`),
+        group by 1, 2, 3, 4`,
     async firstRequestMs(): Promise<number | null> {
       const first = await firstRequestId(database, null);
       const open = await database.read<{ id: string | null }>(sql`select min(id) as id from hold`);
