@@ -119,7 +119,7 @@ export function closingOf({ opening, totals }: Pick<MonthlyStatementRow, "openin
 
 const LABELS: Record<keyof StatementTotals, string> = {
   ...{ grant: "Granted", allowance: "Allowances", charge: "Charged" },
-  ...{ revoke: "Revoked", credit: "Credited", lapse: "Expired" },
+  ...{ revoke: "Revoked", credit: "Refunded", lapse: "Expired" },
 };
 
 /** Formats the figures of a statement as plain text, for the terminal and for mail. */

@@ -143,7 +143,7 @@ describe.skipIf(!hasBrowser)("the operator", () => {
     await page.goto(`/organizations/${organization.id}?tab=statement`);
     await settled(page);
     const kinds = () => statement().locator("tbody .badge").allTextContents();
-    const everyKind = new Set(["Granted", "Charged", "Revoked", "Credited"]);
+    const everyKind = new Set(["Granted", "Charged", "Revoked", "Refunded"]);
     await eventually(async () => new Set(await kinds())).toEqual(everyKind);
     await page.getByLabel("Kind").selectOption("revoke");
     await eventually(kinds).toEqual(["Revoked", "Revoked"]);

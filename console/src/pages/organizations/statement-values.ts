@@ -5,7 +5,7 @@ export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
   grant: "Granted",
   charge: "Charged",
   revoke: "Revoked",
-  credit: "Credited",
+  credit: "Refunded",
   lapse: "Expired",
 };
 
@@ -13,7 +13,7 @@ export const KIND_LABELS: Record<StatementEntry["kind"], string> = {
 export const TOTAL_LABELS: readonly (readonly [keyof NonNullable<StatementPage["totals"]>, string])[] = [
   ["grant", "Granted"],
   ["allowance", "Allowances"],
-  ["credit", "Credited"],
+  ["credit", "Refunded"],
   ["charge", "Charged"],
   ["revoke", "Revoked"],
   ["lapse", "Expired"],

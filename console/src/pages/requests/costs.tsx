@@ -54,7 +54,7 @@ function charge(detail: RequestDetail) {
   if (tier !== null) facts.push(["Price tier", tierText(tier)]);
   if (basis !== null) facts.push(["Token count", BASES[basis]]);
   if (detail.retry !== null) facts.push(["Retry", retryText(detail.retry)]);
-  if (detail.credited > 0) facts.push(["Credited", `${formatExactCredits(detail.credited)} credits by an operator`]);
+  if (detail.credited > 0) facts.push(["Refunded", `${formatExactCredits(detail.credited)} credits by an operator`]);
   if (shortfall > 0) facts.push(["Not covered", `${formatExactCredits(shortfall)} credits above the held amount`]);
   if (draws.length > 0) {
     const lines = draws.map(({ grant_id, amount }) => (
