@@ -167,7 +167,7 @@ describe.for(STORES)("reconcile on %s", (kind) => {
       await reconcile(...ofOpenAi, ...period, "--key", "key_1", "--api-url", `${origin}/v1/organization`);
       expect(requests.at(-1)?.url).toContain("?group_by=model&group_by=api_key_id&bucket_width=1h");
       expect(await failure(...ofOpenAi, ...period, "--key", "key_1", "--costs")).toContain(
-        "costs are not listed by key",
+        "providers do not report costs by key",
       );
       const nothing = await reconcile(...ofOpenAi, ...period, "--api-url", `${origin}/empty`);
       expect(nothing).toMatchObject({ code: 2, counts: { both: 0, onlyService: 2 } });

@@ -69,7 +69,8 @@ export const reconcileBooks = command({
       const { variable } = APIS[provider];
       const key = environmentVariable(variable);
       if (key === undefined) throw new OperatorError(`${variable} is not set. It must be an administrator's key.`);
-      if (costs && apiKey !== null) throw new OperatorError("--costs and --key: costs are not listed by key.");
+      if (costs && apiKey !== null)
+        throw new OperatorError("--costs and --key cannot be combined: providers do not report costs by key.");
       return fetchLines(provider, key, { fromMs, toMs, bucketMs, costs, byKey: apiKey !== null, apiUrl });
     };
     const lines = file === null ? linesOfApi() : readLines(provider, file, new Map(columns));
@@ -143,8 +144,7 @@ export const printMargins = command({
     const margins = await new Overviews(options).margins({ organizationId, by, ...period });
     const rows = margins.data.map((row) => Object.values(row).map(String));
     const headings = ["MONTH", by.toUpperCase(), "REQUESTS", "CHARGED", "CHARGED WITH COST", "PROVIDER COST", "MARGIN"];
-    const { pendingDays } = jsonOf(margins);
-    const pending = Number(pendingDays) > 0 ? `\nDays that are not yet included: ${pendingDays}.` : "";
+    const pending = margins.pending_days > 0 ? `\nDays that are not yet included: ${margins.pending_days}.` : "";
     return { json: { ...jsonOf(margins), data: margins.data.map(jsonOf) }, text: `${table(headings, rows)}${pending}` };
   },
 });

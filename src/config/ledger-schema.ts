@@ -112,7 +112,10 @@ export const LedgerSchema = Group({
     default: 10,
     description: "Interval in which running requests renew their holds.",
   }),
-  sweepSeconds: NumberIn(0.05, 3600, { default: 10, description: "Interval in which expired holds are searched." }),
+  sweepSeconds: NumberIn(0.05, 3600, {
+    default: 10,
+    description: "Interval at which expired holds are ended, and due grants, allowances and debts are booked.",
+  }),
   recoverySeconds: NumberIn(0, 86_400, {
     default: 480,
     description:

@@ -50,9 +50,9 @@ export function paymentContradiction({
   if (wrong !== undefined) return found(wrong.path, `is ${wrong.amount}, which is not a valid amount in ${currency}.`);
   const index = packages.findIndex(({ credits }) => credits !== undefined && parseCredits(credits) === undefined);
   if (index >= 0) return found(["packages", index, "credits"], "must have at most 6 decimals.");
-  const isFree = (amount: string) => creditsFor(minor(amount), currency, creditsPerUnit) === 0n;
-  const free = prices.find(({ amount, credits }) => credits === undefined && isFree(amount));
-  if (free !== undefined) return found(free.path, `is ${free.amount}, which buys 0 credits.`);
+  const buysNothing = (amount: string) => creditsFor(minor(amount), currency, creditsPerUnit) === 0n;
+  const worthless = prices.find(({ amount, credits }) => credits === undefined && buysNothing(amount));
+  if (worthless !== undefined) return found(worthless.path, `is ${worthless.amount}, which buys 0 credits.`);
   const amounts = packages.map(({ amount }) => minor(amount));
   const repeated = amounts.findIndex((amount, at) => amounts.indexOf(amount) < at);
   if (repeated >= 0) return found(["packages", repeated, "amount"], "is the amount of an earlier package.");

@@ -93,7 +93,10 @@ export interface Operation {
   };
   /** False for a POST that sets a cookie, which a replay could not set again. It takes no Idempotency-Key. Default true. */
   isRepeatable?: boolean;
-  /** Requests of an organization's members per minute, not of operators, for one that waits for another service: it takes no turn. */
+  /**
+   * Maximum requests per minute of an organization's members, for an operation that waits for another service. Such an operation
+   * bypasses the fair queue, so that it delays no other one. Operators have no limit.
+   */
   requestsAMinute?: number;
   /** Runs before the body is read, and throws where a guest has made too many attempts. */
   countGuest?(services: Pick<OperationServices, "gateway" | "facts">, clientKey: string): Promise<void>;
