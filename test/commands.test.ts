@@ -282,6 +282,8 @@ test("commands list and check models", async () => {
       "sandbox/transcribe",
     ]),
   );
+  const { stdout } = await run("models", "list");
+  expect(stdout).toMatch(/sandbox\/image .* 0 +0 +images 0\.04 /);
   const checked = await json("models", "check");
   expect(checked.ok).toBe(true);
   expect(checked.routes).toContainEqual({

@@ -1,6 +1,7 @@
 import type { Command } from "commander";
 import { auditRow } from "../admin/audit.ts";
 import type { ModelRoute } from "../api/admin/reports.ts";
+import { FURTHER_ROWS } from "../api/price-classes.ts";
 import type { Upstreams } from "../app/upstreams.ts";
 import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
 import type { Config } from "../config.ts";
@@ -17,8 +18,10 @@ const CHECKED_AT_ONCE = 4;
 /** Sandbox models read this message as a command; to any other model it is an ordinary prompt. */
 const MESSAGE = "20 tokens";
 
-const HEADINGS = ["ID", "CATEGORY", "CONTEXT", "CUT-OFF", "ROUTE", "INPUT", "OUTPUT", "HEALTH"];
-const LEGEND = `INPUT and OUTPUT are credits per million tokens, for the longest prompts where those cost more.
+const OTHERS = new Set<string>(FURTHER_ROWS.map(({ name }) => name));
+const HEADINGS = ["ID", "CATEGORY", "CONTEXT", "CUT-OFF", "ROUTE", "INPUT", "OUTPUT", "OTHER", "HEALTH"];
+const LEGEND = `INPUT and OUTPUT are credits per million tokens, for the longest prompts where those cost more. OTHER prices are credits
+per million tokens, those of requests, searches, images, characters and seconds credits each.
 HEALTH is measured by the services on this data directory since their start.`;
 
 export function addModels(program: Command, terminal: Terminal): void {
@@ -72,10 +75,13 @@ async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
     const json = catalog.list().map((model) => {
       return { ...toApiModel(model), routes: reportRoutes(model, health ?? []) };
     });
-    const rows = json.flatMap(({ id, category, context_length, cutoff_date, routes }) =>
+    const rows = json.flatMap(({ id, category, context_length, cutoff_date, routes, pricing_details }) =>
       routes.map((route, index) => {
         const model = index === 0 ? [id, category, String(context_length ?? "unknown"), cutoff_date] : ["", "", "", ""];
-        const prices = [String(route.prices.input), String(route.prices.output)];
+        const others = Object.entries(route.prices)
+          .filter(([name, price]) => OTHERS.has(name) && name in pricing_details && price > 0)
+          .map(([name, price]) => `${name} ${price}`);
+        const prices = [String(route.prices.input), String(route.prices.output), others.join(", ")];
         const name = route.weight === null ? route.route : `${route.route} (weight ${route.weight})`;
         return [...model, name, ...prices, health === undefined ? "no service runs" : wordsOf(route)];
       }),
