@@ -41,7 +41,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
         <Facts facts={factsOf(model)} />
         <PriceHistory model={model} />
         {may("usage:read") && <ModelUsage id={id} />}
-        {may("upstreams:read") && <ModelLatency key={id} id={id} />}
+        {may("upstreams:read") && <ModelLatency key={id} model={model} />}
         {routes !== null && <Routes routes={routes} />}
       </div>
     </Dialog>

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { healthDetails, healthOf, isHeldBack, type Route } from "./health.tsx";
+import { healthDetails, healthOf, isHeldBack, type Route, wasCalledThisHour } from "./health.tsx";
 
 const NOW_MS = Date.parse("2026-11-21T12:00:00Z");
 const calm = {
@@ -15,7 +15,7 @@ const calm = {
 const route = (health: object | null) => ({ route: "a/b", health }) as unknown as Route;
 
 test.each([
-  ["No traffic", null],
+  ["Not called since the start", null],
   ["Healthy", calm],
   ["Failing", { ...calm, recent: { successes: 1, failures: 1 } }],
   ["Rate limited", { ...calm, limited_until: "2026-11-21T12:00:30.000Z" }],
@@ -34,6 +34,14 @@ test("The details of a route's health list its recent figures.", () => {
   expect(healthDetails(route(null), NOW_MS)).toContain("No requests");
   const heldBack = { ...calm, failing_organizations: 2, limited_until: "2026-11-21T12:00:30.000Z" };
   expect(healthDetails(route(heldBack), NOW_MS)).toMatch(/ · fails for 2 organizations · paused until 12:00:30 UTC$/);
+});
+
+test("A route was called in this hour if its last answer came after the hour began.", () => {
+  const halfPast = Date.parse("2026-11-21T11:59:30Z");
+  expect([halfPast, NOW_MS].map((nowMs) => wasCalledThisHour([route(null), route(calm)], nowMs))).toEqual([
+    true,
+    false,
+  ]);
 });
 
 test.each([

@@ -14,7 +14,7 @@ type Tone = "plain" | "good" | "warn" | "bad";
 
 /** Summarizes the health of a route. */
 export function healthOf({ health }: Route, nowMs: number): { tone: Tone; word: string } {
-  if (health === null) return { tone: "plain", word: "No traffic" };
+  if (health === null) return { tone: "plain", word: "Not called since the start" };
   if (health.state === "open") return { tone: "bad", word: "Disabled after failures" };
   if (health.state === "partly_open") return { tone: "warn", word: "Failing for some" };
   if (isPaused(health, nowMs)) return { tone: "warn", word: "Rate limited" };
@@ -44,6 +44,14 @@ export function healthDetails({ health }: Route, nowMs: number): string {
   if (failing_organizations > 0) parts.push(`fails for ${countOf(failing_organizations, "organization")}`);
   if (isPaused(health, nowMs)) parts.push(`paused until ${formatClock(limited_until ?? "")}`);
   return parts.join(" · ");
+}
+
+const HOUR_MS = 3_600_000;
+
+/** Returns true if a route has answered in the hour that has not ended, whose times are not listed yet. */
+export function wasCalledThisHour(routes: readonly Route[], nowMs: number): boolean {
+  const hourMs = nowMs - (nowMs % HOUR_MS);
+  return routes.some(({ health }) => Date.parse(health?.last_success_at ?? "") >= hourMs);
 }
 
 export function RouteBadge({ route }: { route: Route }) {

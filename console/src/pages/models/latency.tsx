@@ -1,11 +1,14 @@
 import { useQuery } from "@tanstack/react-query";
 import { useState } from "react";
 import { latencies } from "../../api/queries.ts";
+import type { Model } from "../../api/types.ts";
 import { Chart } from "../../charts/chart.tsx";
 import { formatDuration } from "../../format/numbers.ts";
 import { QueryFailure, Skeleton } from "../../ui/states.tsx";
+import { useNow } from "../../ui/values.tsx";
 import { timesPerDay } from "../overview/figures.ts";
 import { useRequestsPath } from "../requests/link.tsx";
+import { wasCalledThisHour } from "./health.tsx";
 
 const CHARTS = [
   ["Time to first token", "first_token_ms"],
@@ -13,7 +16,8 @@ const CHARTS = [
 ] as const;
 
 /** Times of a model's answers per day, on all routes or on one. */
-export function ModelLatency({ id }: { id: string }) {
+export function ModelLatency({ model: { id, routes: called } }: { model: Model }) {
+  const isPending = wasCalledThisHour(called ?? [], useNow());
   const query = useQuery(latencies(id));
   const [route, setRoute] = useState("");
   const toPath = useRequestsPath();
@@ -27,7 +31,9 @@ export function ModelLatency({ id }: { id: string }) {
       </p>
       <QueryFailure query={query} />
       {query.isPending && <Skeleton height="40rem" />}
-      {all !== undefined && routes.length === 0 && <p className="soft">Not measured yet.</p>}
+      {all !== undefined && routes.length === 0 && (
+        <p className="soft">{isPending ? "Appears after the end of this hour." : "Not measured yet."}</p>
+      )}
       {routes.length > 1 && (
         <select aria-label="Route" value={route} onChange={(event) => setRoute(event.target.value)}>
           <option value="">All routes</option>
