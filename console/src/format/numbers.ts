@@ -5,6 +5,7 @@ const whole = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 0 });
 const cents = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 2, maximumFractionDigits: 2 });
 const amount = new Intl.NumberFormat(LOCALE, { minimumFractionDigits: 2, maximumFractionDigits: 6 });
 const exact = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 6 });
+const unitPrice = new Intl.NumberFormat(LOCALE, { maximumFractionDigits: 12 });
 const precise = new Intl.NumberFormat(LOCALE, { maximumSignificantDigits: 3, maximumFractionDigits: 6 });
 const short = new Intl.NumberFormat(LOCALE, { notation: "compact", maximumSignificantDigits: 3 });
 const percent = new Intl.NumberFormat(LOCALE, { style: "percent", maximumSignificantDigits: 2 });
@@ -21,6 +22,11 @@ export function formatCredits(credits: number): string {
 /** Formats credits exactly, to the micro-credit. */
 export function formatExactCredits(credits: number): string {
   return exact.format(credits);
+}
+
+/** Formats the price of one call, which can be less than a micro-credit. */
+export function formatCallPrice(credits: number): string {
+  return unitPrice.format(credits);
 }
 
 /** Formats credits exactly, to the micro-credit, with at least two decimals. */

@@ -1,6 +1,8 @@
+import { useQuery } from "@tanstack/react-query";
 import { MessagesSquare } from "lucide-react";
 import type { ReactNode } from "react";
 import { Link } from "wouter";
+import { serviceFacts } from "../../api/queries.ts";
 import type { Model } from "../../api/types.ts";
 import { formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
@@ -11,6 +13,7 @@ import { Dialog } from "../../ui/dialog.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
 import { Badge, Note } from "../../ui/states.tsx";
 import { useNow } from "../../ui/values.tsx";
+import { callPricesText } from "../requests/costs.tsx";
 import { healthDetails, isHeldBack, ResumeRoute, type Route, RouteBadge } from "./health.tsx";
 import { ModelLatency } from "./latency.tsx";
 import { ModelUsage } from "./usage.tsx";
@@ -18,7 +21,8 @@ import { ModelUsage } from "./usage.tsx";
 /** Details of a model: description, facts, and routes with their health. */
 export function ModelPanel({ model, onClose }: { model: Model; onClose: () => void }) {
   const { may } = useAccess();
-  const { id, name, description, deprecated, shutdown_date, replacement, routes } = model;
+  const { id, name, description, deprecated, shutdown_date, replacement, routes, capabilities } = model;
+  const isOpenToGuests = useIsOpenToGuests();
   return (
     <Dialog title={name} side onClose={onClose}>
       <div className="dialog-body">
@@ -30,7 +34,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
           </Note>
         )}
         <div className="row">
-          {may("playground:use") && (
+          {may("playground:use") && capabilities.includes("chat") && (
             <Link className="button button-main" href={`/playground?model=${encodeURIComponent(id)}`}>
               <MessagesSquare size={15} aria-hidden="true" />
               <span>Try in playground</span>
@@ -38,7 +42,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
           )}
           <CopyIcon text={id} label="Copy ID" />
         </div>
-        <Facts facts={factsOf(model)} />
+        <Facts facts={factsOf(model, isOpenToGuests).filter(([, value]) => value !== NO_PRICE)} />
         <PriceHistory model={model} />
         {may("usage:read") && <ModelUsage id={id} />}
         {may("upstreams:read") && <ModelLatency key={id} model={model} />}
@@ -74,6 +78,7 @@ function Routes({ routes }: { routes: readonly Route[] }) {
 function PriceHistory({ model: { price_history: history } }: { model: Model }) {
   const nowMs = useNow();
   if (history.length < 2) return null;
+  const hasCalls = history.some(({ prices }) => callPricesText(prices) !== "");
   const current = history.findLastIndex(({ from }) => from === null || Date.parse(from) <= nowMs);
   return (
     <section className="stack-small">
@@ -82,7 +87,7 @@ function PriceHistory({ model: { price_history: history } }: { model: Model }) {
         <table className="table">
           <thead>
             <tr>
-              {["From", "Input", "Cached input", "Output"].map((head) => (
+              {["From", "Input", "Cached input", "Output", ...(hasCalls ? ["Other prices"] : [])].map((head) => (
                 <th key={head} scope="col" className={head === "From" ? undefined : "right"}>
                   {head}
                 </th>
@@ -105,6 +110,7 @@ function PriceHistory({ model: { price_history: history } }: { model: Model }) {
                     {formatExactCredits(price)}
                   </td>
                 ))}
+                {hasCalls && <td className="right figures">{otherPricesText(prices)}</td>}
               </tr>
             ))}
           </tbody>
@@ -116,10 +122,12 @@ function PriceHistory({ model: { price_history: history } }: { model: Model }) {
 
 /** Compares models side by side. */
 export function Compare({ models, onClear }: { models: readonly Model[]; onClear: () => void }) {
+  const isOpenToGuests = useIsOpenToGuests();
   if (models.length === 0) return null;
   if (models.length === 1) return <p className="soft">Select another model to compare with {models[0]?.name}.</p>;
-  const compared = models.map((model) => ({ model, facts: factsOf(model) }));
+  const compared = models.map((model) => ({ model, facts: factsOf(model, isOpenToGuests) }));
   const names = compared[0]?.facts.map(([name]) => name) ?? [];
+  const isPriced = (index: number) => compared.some(({ facts }) => facts[index]?.[1] !== NO_PRICE);
   return (
     <Card title="Comparison" flush actions={<Button onClick={onClear}>Clear</Button>}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
@@ -137,14 +145,17 @@ export function Compare({ models, onClear }: { models: readonly Model[]; onClear
             </tr>
           </thead>
           <tbody>
-            {names.map((name, index) => (
-              <tr key={name}>
-                <th scope="row">{name}</th>
-                {compared.map(({ model, facts }) => (
-                  <td key={model.id}>{facts[index]?.[1]}</td>
-                ))}
-              </tr>
-            ))}
+            {names.map(
+              (name, index) =>
+                isPriced(index) && (
+                  <tr key={name}>
+                    <th scope="row">{name}</th>
+                    {compared.map(({ model, facts }) => (
+                      <td key={model.id}>{facts[index]?.[1]}</td>
+                    ))}
+                  </tr>
+                ),
+            )}
           </tbody>
         </table>
       </section>
@@ -158,10 +169,32 @@ export function cutoffLabel({ cutoff_date: date, cutoff_basis: basis }: Model): 
   return basis === "stated" ? formatDate(date) : `Not published; released ${formatDate(date)}`;
 }
 
-/** Facts about a model, in display order. */
-export function factsOf(model: Model): [name: string, value: ReactNode][] {
-  const { prices } = model;
-  return [
+const NO_PRICE = "–";
+
+/** Formats the price of a class of tokens; a dash for a model that is charged by calls alone, such as by the image. */
+export function tokenPriceText({ prices, pricing_details }: Model, name: keyof Model["prices"]): string {
+  const isFree = prices.input + prices.output === 0;
+  return isFree && hasOtherPrices({ pricing_details }) ? NO_PRICE : formatExactCredits(prices[name] ?? 0);
+}
+
+/** Returns true if calls of a model have a price, such as each image. */
+export function hasOtherPrices({ pricing_details }: Pick<Model, "pricing_details">): boolean {
+  return callPricesText(pricing_details) !== "";
+}
+
+/** Formats the prices of calls; a dash if there are none. */
+export function otherPricesText(prices: Parameters<typeof callPricesText>[0]): string {
+  return callPricesText(prices) || NO_PRICE;
+}
+
+/** Returns true if guests can use the playground, so that it matters which models are open to them. */
+function useIsOpenToGuests(): boolean {
+  return useQuery(serviceFacts).data?.guest_playground.open === true;
+}
+
+/** Lists the facts about a model, in display order. */
+function factsOf(model: Model, isOpenToGuests: boolean): [name: string, value: ReactNode][] {
+  const facts: [name: string, value: ReactNode][] = [
     [
       "ID",
       <span key="id" className="mono wrap-anywhere">
@@ -173,14 +206,16 @@ export function factsOf(model: Model): [name: string, value: ReactNode][] {
     ["Context window", model.context_length === null ? "Unknown" : `${formatCount(model.context_length)} tokens`],
     ["Max output tokens", formatCount(model.max_output_tokens)],
     ["Knowledge cutoff", cutoffLabel(model)],
-    ["Input, credits per million tokens", formatExactCredits(prices.input)],
-    ["Cached input, credits per million tokens", formatExactCredits(prices.cached_input)],
-    ["Cache write, credits per million tokens", formatExactCredits(prices.cache_write)],
-    ["Output, credits per million tokens", formatExactCredits(prices.output)],
-    ["Reasoning, credits per million tokens", formatExactCredits(prices.reasoning)],
+    ["Input, credits per million tokens", tokenPriceText(model, "input")],
+    ["Cached input, credits per million tokens", tokenPriceText(model, "cached_input")],
+    ["Cache write, credits per million tokens", tokenPriceText(model, "cache_write")],
+    ["Output, credits per million tokens", tokenPriceText(model, "output")],
+    ["Reasoning, credits per million tokens", tokenPriceText(model, "reasoning")],
+    ["Other prices, credits", otherPricesText(model.pricing_details)],
     ["Capabilities", <Capabilities key="capabilities" model={model} />],
-    ["Guest access", model.playground ? "Yes" : "No"],
   ];
+  if (isOpenToGuests) facts.push(["Guest access", model.playground ? "Yes" : "No"]);
+  return facts;
 }
 
 function Capabilities({ model: { capabilities } }: { model: Model }) {

@@ -5,14 +5,14 @@ import { models as modelsQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Model } from "../../api/types.ts";
 import { ModelName } from "../../charts/model-color.tsx";
-import { formatExactCredits, formatShort } from "../../format/numbers.ts";
+import { formatShort } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Card, Page } from "../../ui/page.tsx";
 import { SearchField } from "../../ui/search-field.tsx";
 import { Badge, Empty, NoMatches, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { type Column, Table } from "../../ui/table.tsx";
 import { Choice, useFilters } from "../filters.tsx";
-import { Compare, cutoffLabel, ModelPanel } from "./details.tsx";
+import { Compare, cutoffLabel, hasOtherPrices, ModelPanel, otherPricesText, tokenPriceText } from "./details.tsx";
 import { COMPARED_MODELS_MAX, filterModels, isModelPath, modelPath, parseCompared, toggleCompared } from "./find.ts";
 import { RouteBadge } from "./health.tsx";
 
@@ -60,6 +60,7 @@ export default function Models() {
             columns={columnsOf({
               compared,
               isFull: compared.length >= COMPARED_MODELS_MAX,
+              withOtherPrices: catalog?.some(hasOtherPrices) === true,
               withRoutes: may("upstreams:read"),
               onToggle: (id) => setFilters({ compare: toggleCompared(compared, id) }),
             })}
@@ -102,11 +103,12 @@ function OpenModel({ catalog }: { catalog: readonly Model[] | undefined }) {
 interface ColumnChoices {
   compared: readonly string[];
   isFull: boolean;
+  withOtherPrices: boolean;
   withRoutes: boolean;
   onToggle: (id: string) => void;
 }
 
-export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoices): Column<Model>[] {
+export function columnsOf({ compared, isFull, withOtherPrices, withRoutes, onToggle }: ColumnChoices): Column<Model>[] {
   const columns: (Column<Model> | false)[] = [
     {
       head: "Compare",
@@ -131,13 +133,18 @@ export function columnsOf({ compared, isFull, withRoutes, onToggle }: ColumnChoi
       head: "Knowledge cutoff",
       cell: (model) => <span className="figures">{cutoffLabel(model)}</span>,
     },
-    { head: "Input", right: true, cell: ({ prices }) => formatExactCredits(prices.input) },
+    { head: "Input", right: true, cell: (model) => tokenPriceText(model, "input") },
     {
       head: "Cached input",
       right: true,
-      cell: ({ prices }) => formatExactCredits(prices.cached_input),
+      cell: (model) => tokenPriceText(model, "cached_input"),
     },
-    { head: "Output", right: true, cell: ({ prices }) => formatExactCredits(prices.output) },
+    { head: "Output", right: true, cell: (model) => tokenPriceText(model, "output") },
+    withOtherPrices && {
+      head: "Other prices",
+      right: true,
+      cell: ({ pricing_details }) => otherPricesText(pricing_details),
+    },
     withRoutes && {
       head: "Routes",
       cell: ({ routes }) => (

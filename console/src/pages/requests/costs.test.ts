@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { costLines, tierText } from "./costs.tsx";
+import { callPricesText, costLines, tierText } from "./costs.tsx";
 
 test("Each class with tokens has a line with its price.", () => {
   const tokens = { input: 1000, cached_input: 0, cache_write: 0, output: 50, reasoning: 10 };
@@ -23,6 +23,11 @@ test("Parts with a price of their own and calls have lines, and the line of a cl
     { name: "Output audio", count: 50, price: 8, isCall: false, cost: 0.0004 },
     { name: "Searches", count: 2, price: 0.01, isCall: true, cost: 0.02 },
   ]);
+});
+
+test("The prices of calls are named by what each one is for.", () => {
+  const prices = { input: 1, output: 2, searches: 0.01, images: 0.04, characters: 0.0000005, seconds: 0 };
+  expect(callPricesText(prices)).toBe("0.01 per search, 0.04 per image, 0.0000005 per character");
 });
 
 test("The price tier of a charge names the length of the prompt, the service tier and the day, as far as they chose it.", () => {

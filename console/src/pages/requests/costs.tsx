@@ -1,6 +1,6 @@
 import type { ReactNode } from "react";
 import type { PricesByClass, RequestDetail, TokensByClass } from "../../api/types.ts";
-import { formatCount, formatExactCredits } from "../../format/numbers.ts";
+import { formatCallPrice, formatCount, formatExactCredits } from "../../format/numbers.ts";
 import { Facts } from "../../ui/page.tsx";
 import { Table } from "../../ui/table.tsx";
 import { RequestsLink } from "./link.tsx";
@@ -41,7 +41,7 @@ export function Costs({ detail }: { detail: RequestDetail }) {
 }
 
 function priceText({ price, isCall }: ReturnType<typeof costLines>[number]): string {
-  return isCall ? `${formatExactCredits(price)} each` : formatExactCredits(price);
+  return isCall ? `${formatCallPrice(price)} each` : formatExactCredits(price);
 }
 
 function charge(detail: RequestDetail) {
@@ -116,6 +116,17 @@ const LABELS: Record<Class, [label: string, partOf?: Class | "call"]> = {
 };
 const CLASSES = Object.keys(LABELS) as Class[];
 const MILLION = 1_000_000;
+
+/** Formats the prices of calls: "0.04 per image". Empty if there are none. */
+export function callPricesText(prices: Partial<PricesByClass>): string {
+  const ofCalls = CLASSES.flatMap((name) => {
+    const [label, partOf] = LABELS[name];
+    const price = prices[name] ?? 0;
+    const one = label.toLowerCase().replace(/(ch)es$|s$/, "$1");
+    return partOf === "call" && price > 0 ? [`${formatCallPrice(price)} per ${one}`] : [];
+  });
+  return ofCalls.join(", ");
+}
 
 /**
  * Cost of each class of tokens, of its parts with a price of their own, and of calls. The charge is the sum, rounded up once
