@@ -36,7 +36,8 @@ const SANDBOX_OTHERS: OtherModels = {
 export default function Docs() {
   const [{ task: taskId, operation: operationId }] = useFilters(["task", "operation"]);
   const query = useSteady(useQuery(openApiDocument));
-  const { reader, fields } = useReader();
+  const task = TASKS.find(({ id }) => id === taskId) ?? TASKS[0];
+  const { reader, fields } = useReader(task);
   const operations = query.data === undefined ? undefined : operationsOf(query.data);
   const operation = operations?.find((one) => one.operationId === operationId);
   if (operationId !== "") {
@@ -57,7 +58,6 @@ export default function Docs() {
       </Page>
     );
   }
-  const task = TASKS.find(({ id }) => id === taskId) ?? TASKS[0];
   return (
     <Page
       title="API reference"
@@ -98,8 +98,8 @@ function Back() {
   );
 }
 
-/** Returns what the examples contain, and the fields that change it. The token stays on the page. */
-function useReader(): { reader: Reader; fields: React.ReactNode } {
+/** Returns what the examples contain, and the fields that change those of a task. The token stays on the page. */
+function useReader(task: Task | undefined): { reader: Reader; fields: React.ReactNode } {
   const { role } = useSession();
   const catalog = useQuery({ ...models, enabled: role !== null }).data?.data ?? [];
   const [token, setToken] = useState("");
@@ -119,8 +119,11 @@ function useReader(): { reader: Reader; fields: React.ReactNode } {
       ...{ speech: otherModel("speech"), transcription: otherModel("transcription") },
     },
   };
+  const examplesFor = (id: string) => task && JSON.stringify(EXAMPLES[task.id]({ ...reader, model: id }));
+  // The examples of some tasks, such as images, contain a model that does not chat, or none.
+  const hasModel = examplesFor("") !== examplesFor(model);
   const fields = (
-    <div className="toolbar">
+    <div className="toolbar toolbar-fields">
       <TextField
         label="Your token"
         type="password"
@@ -130,13 +133,15 @@ function useReader(): { reader: Reader; fields: React.ReactNode } {
         value={token}
         onValue={setToken}
       />
-      <SelectField
-        label="Model"
-        hint="Appears in the examples."
-        value={model}
-        options={offered.map((id) => [id, id] as const)}
-        onValue={setChosen}
-      />
+      {hasModel && (
+        <SelectField
+          label="Model"
+          hint="Appears in the examples."
+          value={model}
+          options={offered.map((id) => [id, id] as const)}
+          onValue={setChosen}
+        />
+      )}
     </div>
   );
   return { reader, fields };
