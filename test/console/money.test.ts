@@ -233,6 +233,9 @@ describe.skipIf(!hasBrowser)("the forms of the console", () => {
     await page.goto("/playground?model=sandbox%2Fecho");
     const payer = page.getByRole("combobox", { name: "Charged to" });
     expect([await payer.inputValue(), await payer.getAttribute("placeholder")]).toEqual(["", "Select an organization"]);
+    await page.getByRole("button", { name: "Select an organization" }).click();
+    await eventually(() => payer.evaluate((field) => field.matches(":focus"))).toBe(true);
+    await page.keyboard.press("Escape");
     const message = page.getByLabel("Message", { exact: true });
     await message.fill("Good morning");
     await message.press("Enter");

@@ -105,6 +105,29 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await eventually(() => table.getByRole("row").count()).toBe(31);
   });
 
+  test("A model that is charged by the image shows its price, and does not lead to the playground.", async () => {
+    await page.goto("/models?compare=sandbox%2Fimage%2Csandbox%2Fspeech");
+    await page
+      .getByRole("row", { name: /sandbox\/image/ })
+      .getByRole("cell", { name: "0.04 per image" })
+      .waitFor();
+    const compared = page.getByRole("region", { name: "Model comparison" }).getByRole("row", { name: "Other prices" });
+    expect(await compared.getByRole("cell").allInnerTexts()).toEqual(["0.04 per image", "0.000015 per character"]);
+    await page.goto("/models/sandbox/image");
+    const panel = page.getByRole("dialog");
+    await panel.getByText("0.04 per image").waitFor();
+    expect(await panel.getByRole("link", { name: "Try in playground" }).count()).toBe(0);
+    expect(await panel.getByText(/^(Guest access|Input, credits)/).count()).toBe(0);
+    await page.goto("/playground?model=sandbox%2Fimage");
+    await page.getByText("sandbox/image cannot be used in the playground, which tests chat models.").waitFor();
+  });
+
+  test("The playground charges the only organization that there is.", async () => {
+    await page.goto("/playground");
+    await eventually(() => page.getByRole("combobox", { name: "Charged to" }).inputValue()).toBe("default");
+    await page.getByPlaceholder("Enter a message").waitFor();
+  });
+
   test("The console can be used by keyboard alone.", async () => {
     await page.goto("/organizations");
     await settled(page);

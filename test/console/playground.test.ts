@@ -94,6 +94,20 @@ describe.skipIf(!hasBrowser)("the playground", () => {
     await clear();
   });
 
+  test("A further model shows which answers are of the first one.", async () => {
+    await send("Good morning");
+    await log()
+      .getByText(/first token after/)
+      .waitFor();
+    expect(await log().getByText("Answer of").count()).toBe(0);
+    await page.getByRole("button", { name: "Compare with another model" }).click();
+    await choose("Model 2", "sandbox/story");
+    await log("Conversation with sandbox/story").getByText("Answer of sandbox/echo").waitFor();
+    expect(await page.getByText("Answer of").count()).toBe(1);
+    await page.getByRole("button", { name: "Remove model 2" }).click();
+    await clear();
+  });
+
   test("A tool is called, and the model goes on with the result that was typed.", async () => {
     await page.getByText("Tools and structured output").click();
     const tools = page.getByLabel("Tools", { exact: true });
@@ -180,6 +194,8 @@ describe.skipIf(!hasBrowser)("the playground", () => {
     await eventually(() => page.getByLabel("Model", { exact: true }).inputValue()).toBe("sandbox/story");
     await page.getByRole("button", { name: "View code" }).click();
     const dialog = page.getByRole("dialog");
+    const code = await dialog.locator(".code").innerText();
+    expect(code.match(/"role": "\w+"/g)).toEqual(['"role": "user"']);
     for (const [wire, path] of [
       ["Responses", "/v1/responses"],
       ["Messages (Anthropic)", "/v1/messages"],

@@ -60,7 +60,7 @@ describe("the time that credits last", () => {
 test("Percentages, short numbers, speeds and counts are formatted.", () => {
   expect(formatShare(0.0123)).toBe("1.2%");
   expect([formatShort(0), formatShort(0.0024), formatShort(12_345)]).toEqual(["0", "0.0024", "12.3K"]);
-  expect([formatSpeed(100, 2000), formatSpeed(5, 0)]).toEqual(["50 tokens/s", "–"]);
+  expect(formatSpeed(100, 2000)).toBe("50 tokens/s");
   expect([countOf(1, "request"), countOf(2000, "request"), countOf(2, "entry", "entries")]).toEqual([
     "1 request",
     "2,000 requests",

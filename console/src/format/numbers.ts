@@ -70,7 +70,7 @@ export function formatDuration(durationMs: number): string {
 
 /** Formats tokens per second. */
 export function formatSpeed(tokens: number, durationMs: number): string {
-  return durationMs <= 0 ? "–" : `${whole.format((tokens * 1000) / durationMs)} tokens/s`;
+  return `${whole.format((tokens * 1000) / durationMs)} tokens/s`;
 }
 
 /** Describes the number of days that the credits last at the recent spending rate. */

@@ -139,17 +139,13 @@ export function useTokens() {
   );
 }
 
-function forChat(models: ModelList["data"]): ModelList["data"] {
-  return models.filter(({ capabilities }) => capabilities.includes("chat"));
-}
-
 /**
- * Returns the models of the playground, without those that create embeddings. Signed-in users get them from the admin API,
+ * Returns the models that the user can call, also those that do not chat. Signed-in users get them from the admin API,
  * which needs no playground token. Guests get them from `/v1` with a token of the playground organization.
  */
 export function usePlaygroundModels(token: () => Promise<string>) {
   const isGuest = useSession().role === null;
-  const listed = useQuery({ ...models, enabled: !isGuest, select: ({ data }) => forChat(data) });
+  const listed = useQuery({ ...models, enabled: !isGuest, select: ({ data }) => data });
   const ofGuests = useQuery({
     queryKey: ["playground-models"],
     enabled: isGuest,
@@ -158,7 +154,7 @@ export function usePlaygroundModels(token: () => Promise<string>) {
       const headers = { authorization: `Bearer ${await token()}` };
       const answer = await fetch(`${apiBaseUrl()}/models`, { credentials: "omit", headers, signal });
       if (!answer.ok) throw await failureOf(answer);
-      return forChat(((await answer.json()) as ModelList).data);
+      return ((await answer.json()) as ModelList).data;
     },
   });
   return isGuest ? ofGuests : listed;

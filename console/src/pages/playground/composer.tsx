@@ -9,6 +9,8 @@ interface ComposerProps {
   attachments: readonly Attachment[];
   placeholder: string;
   canSend: boolean;
+  /** Leads to the field for the organization that is charged; absent once there is one. */
+  onSelectPayer: (() => void) | undefined;
   isStreaming: boolean;
   onDraft: (text: string) => void;
   onAttachments: (attachments: readonly Attachment[]) => void;
@@ -22,7 +24,8 @@ export function sendsOn(event: KeyboardEvent): boolean {
 }
 
 export function Composer(props: ComposerProps) {
-  const { draft, attachments, placeholder, canSend, isStreaming, onDraft, onAttachments, onSend, onStop } = props;
+  const { draft, attachments, placeholder, canSend, isStreaming } = props;
+  const { onSelectPayer, onDraft, onAttachments, onSend, onStop } = props;
   const [error, setError] = useState<string | null>(null);
   const input = useRef<HTMLInputElement>(null);
   const attach = async (files: readonly File[]) => {
@@ -69,6 +72,7 @@ export function Composer(props: ComposerProps) {
         <span className="small faint wide-only">Enter to send, Shift+Enter for a new line</span>
         <FileInput input={input} onFiles={(files) => void attach(files)} />
         <IconButton icon={Paperclip} label="Attach images or files" onClick={() => input.current?.click()} />
+        {onSelectPayer && <Button onClick={onSelectPayer}>Select an organization</Button>}
         {isStreaming ? (
           <Button icon={Square} onClick={onStop}>
             Stop

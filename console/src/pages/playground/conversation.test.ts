@@ -117,6 +117,13 @@ test("The line under an answer shows tokens, cost and speed.", () => {
   );
 });
 
+test("The line under an answer that arrived at once shows no speed.", () => {
+  const figures = { model: "m", firstMs: 5, durationMs: 6, usage, finishReason: "stop" };
+  expect(figuresLine(figures, "done")).toBe(
+    "m · 12 tokens in, 100 tokens out · 0.00042 credits · first token after 5 ms",
+  );
+});
+
 test("The line under a stopped answer says that generated tokens are charged.", () => {
   const figures = { model: "m", firstMs: null, durationMs: 900, usage: null, finishReason: null };
   expect(figuresLine(figures, "stopped")).toBe("m · Stopped: tokens generated so far are charged");

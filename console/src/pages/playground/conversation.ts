@@ -37,6 +37,8 @@ export interface Turn {
   images?: readonly string[];
   /** The call that a result of a tool belongs to. */
   toolCallId?: string;
+  /** The model that answers; absent in a stored conversation. */
+  model?: string;
   figures?: Figures;
   failure?: unknown;
 }
@@ -57,11 +59,12 @@ export interface Piece {
 }
 
 /** The beginning of an answer: a question, an edited one by its number, a retry, or the results of tools by call. */
-export type Start =
+export type Start = { /** The model that answers. */ model?: string } & (
   | { kind: "asked"; content: string; attachments?: readonly Attachment[] }
   | { kind: "edited"; question: number; content: string }
   | { kind: "retried" }
-  | { kind: "resulted"; results: Readonly<Record<string, string>> };
+  | { kind: "resulted"; results: Readonly<Record<string, string>> }
+);
 export type Event =
   | Start
   | ({ kind: "piece" } & Piece)
@@ -74,7 +77,7 @@ export type Event =
 export function conversationAfter(before: Conversation, event: Event): Conversation {
   switch (event.kind) {
     case "asked":
-      return asked(before, { content: event.content, ...attached(event.attachments) });
+      return asked(before, { content: event.content, ...attached(event.attachments) }, event.model);
     case "edited": {
       const at = before.turns.findIndex((turn) => turn.key === questionKeys(before)[event.question]);
       const old = before.turns[at];
@@ -82,14 +85,15 @@ export function conversationAfter(before: Conversation, event: Event): Conversat
       return asked(
         { ...before, turns: before.turns.slice(0, at) },
         { ...attached(old.attachments), content: event.content },
+        event.model,
       );
     }
     case "retried": {
       const isAnswered = before.turns.at(-1)?.role === "assistant";
-      return isAnswered ? pending({ ...before, turns: before.turns.slice(0, -1) }) : before;
+      return isAnswered ? pending({ ...before, turns: before.turns.slice(0, -1) }, event.model) : before;
     }
     case "resulted":
-      return pending(Object.entries(event.results).reduce(withResult, before));
+      return pending(Object.entries(event.results).reduce(withResult, before), event.model);
     case "piece":
       return withLast(before, (turn) => ({ ...turn, ...added(turn, event) }));
     case "ended":
@@ -119,13 +123,13 @@ export function questionKeys({ turns }: Pick<Conversation, "turns">): number[] {
   return turns.filter(({ role }) => role === "user").map(({ key }) => key);
 }
 
-function asked(before: Conversation, question: Pick<Turn, "content" | "attachments">): Conversation {
-  return pending(withTurn(before, { role: "user", state: "done", ...question }));
+function asked(before: Conversation, question: Pick<Turn, "content" | "attachments">, model?: string): Conversation {
+  return pending(withTurn(before, { role: "user", state: "done", ...question }), model);
 }
 
 /** Appends an answer that is to come. */
-function pending(before: Conversation): Conversation {
-  return withTurn(before, { role: "assistant", content: "", state: "streaming" });
+function pending(before: Conversation, model?: string): Conversation {
+  return withTurn(before, { role: "assistant", content: "", state: "streaming", ...(model && { model }) });
 }
 
 function withTurn({ turns, nextKey }: Conversation, turn: Omit<Turn, "key">): Conversation {
@@ -171,6 +175,9 @@ function partOf({ name, type, url, text }: Attachment): ContentPart {
   return { type: "file", file: { filename: name, file_data: url } };
 }
 
+/** Shorter answers have no meaningful speed: they arrive at once. */
+const SPEED_FROM_MS = 50;
+
 /** Formats the figures of an answer as a line. */
 export function figuresLine(figures: Figures, state: Turn["state"]): string {
   const { model, firstMs, durationMs, usage, finishReason, charged } = figures;
@@ -181,7 +188,8 @@ export function figuresLine(figures: Figures, state: Turn["state"]): string {
   }
   if (firstMs !== null) {
     parts.push(`first token after ${formatDuration(firstMs)}`);
-    if (usage !== null) parts.push(formatSpeed(usage.completion_tokens, durationMs - firstMs));
+    const generatedMs = durationMs - firstMs;
+    if (usage !== null && generatedMs >= SPEED_FROM_MS) parts.push(formatSpeed(usage.completion_tokens, generatedMs));
   }
   if (state === "stopped") parts.push("Stopped: tokens generated so far are charged");
   if (charged !== undefined) parts.push(`${formatExactCredits(charged)} credits charged`);

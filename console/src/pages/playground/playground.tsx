@@ -17,7 +17,7 @@ import { Composer } from "./composer.tsx";
 import { type Attachment, conversationAfter, EMPTY_CONVERSATION, messagesOf, type Start } from "./conversation.ts";
 import { useRun } from "./run.ts";
 import { areRight, bodyOf, cheapestModel, maxTokensBound } from "./settings.ts";
-import { canPay, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
+import { canPay, focusPayer, PAYER_FILTER, type Payer, SettingsForm } from "./settings-form.tsx";
 import { addColumn, type Column, change, changeColumn, clear, removeColumn, running, usePlayground } from "./store.ts";
 import { Turns } from "./turns.tsx";
 import "./playground.css";
@@ -39,8 +39,9 @@ export default function Playground() {
   const tokens = useTokens();
   const token = () => tokens(organizationId);
   const catalog = useSteady(usePlaygroundModels(token));
-  const { columns, unknownModel } = useColumns(catalog.data);
-  const maxTokens = useMaxTokens(catalog.data, columns);
+  const models = catalog.data?.filter(({ capabilities }) => capabilities.includes("chat"));
+  const { columns, unknownModel } = useColumns(models);
+  const maxTokens = useMaxTokens(models, columns);
   const [isShowingCode, setShowingCode] = useState(false);
   const [draft, setDraft] = useState(NO_DRAFT);
   const isEmpty = columns.every(({ conversation }) => conversation.turns.length === 0);
@@ -60,7 +61,9 @@ export default function Playground() {
       }
     >
       <GuestNote />
-      {unknownModel !== null && <UnknownModel id={unknownModel} />}
+      {unknownModel !== null && (
+        <UnknownModel id={unknownModel} isListed={catalog.data?.some(({ id }) => id === unknownModel) === true} />
+      )}
       <QueryFailure query={catalog} />
       <div className="playground">
         <Talk
@@ -69,15 +72,17 @@ export default function Playground() {
           onDraft={setDraft}
           token={token}
           hasPayer={payer === "implied" || organizationId !== null}
+          canSelectPayer={payer === "selected"}
           isRight={areRight(settings, maxTokens)}
         />
         <SettingsForm
           settings={settings}
           onSettings={(changes) => change({ settings: { ...settings, ...changes } })}
-          models={catalog.data ?? (catalog.isError ? [] : undefined)}
+          models={models ?? (catalog.isError ? [] : undefined)}
           chosen={columns}
           onModel={(key, model) => changeColumn(key, (column) => ({ ...column, model }))}
-          onAdd={() => addColumn(nextModel(catalog.data ?? [], columns))}
+          onAdd={() => addColumn(nextModel(models ?? [], columns))}
+          canAdd={!isAnswering(columns)}
           onRemove={removeColumn}
           maxTokens={maxTokens}
           payer={payer}
@@ -97,20 +102,25 @@ export default function Playground() {
   );
 }
 
+const isAnswering = (columns: readonly Column[]) =>
+  columns.some(({ conversation }) => conversation.turns.at(-1)?.state === "streaming");
+
 interface TalkProps {
   columns: readonly Column[];
   draft: Draft;
   onDraft: (draft: Draft) => void;
   token: () => Promise<string>;
   hasPayer: boolean;
+  /** True for operators, who select the organization that is charged. */
+  canSelectPayer: boolean;
   /** False while a setting is invalid. */
   isRight: boolean;
 }
 
 /** The conversations with the models, and the field for the next message. */
-function Talk({ columns, draft, onDraft, token, hasPayer, isRight }: TalkProps) {
+function Talk({ columns, draft, onDraft, token, hasPayer, canSelectPayer, isRight }: TalkProps) {
   const run = useRun(token);
-  const isStreaming = columns.some(({ conversation }) => conversation.turns.at(-1)?.state === "streaming");
+  const isStreaming = isAnswering(columns);
   const canSend = isRight && hasPayer && !isStreaming && columns.every(({ model }) => model !== "");
   const begin = (start: Start) => {
     for (const { key, model } of columns) void run(key, model, start);
@@ -133,6 +143,7 @@ function Talk({ columns, draft, onDraft, token, hasPayer, isRight }: TalkProps) 
             <Turns
               label={columns.length > 1 ? `Conversation with ${model}` : "Conversation"}
               turns={conversation.turns}
+              model={columns.length > 1 ? model : null}
               canSend={canSend}
               onEdited={(question, content) => begin({ kind: "edited", question, content })}
               onRetry={() => void run(key, model, { kind: "retried" })}
@@ -146,6 +157,7 @@ function Talk({ columns, draft, onDraft, token, hasPayer, isRight }: TalkProps) 
         attachments={draft.attachments}
         placeholder={hasPayer ? "Enter a message" : "Select an organization to start"}
         canSend={canSend}
+        onSelectPayer={canSelectPayer && !hasPayer ? focusPayer : undefined}
         isStreaming={isStreaming}
         onDraft={(text) => onDraft({ ...draft, text })}
         onAttachments={(attachments) => onDraft({ ...draft, attachments })}
@@ -161,7 +173,10 @@ function Talk({ columns, draft, onDraft, token, hasPayer, isRight }: TalkProps) 
 /** Returns the messages of the next request, or of the last one. */
 function shownMessages([first]: readonly Column[], draft: Draft) {
   const conversation = first?.conversation ?? EMPTY_CONVERSATION;
-  if (!hasContent(draft) && conversation.turns.length > 0) return messagesOf(conversation.turns);
+  if (!hasContent(draft) && conversation.turns.length > 0) {
+    const last = conversation.turns.findLastIndex(({ role }) => role !== "assistant");
+    return messagesOf(conversation.turns.slice(0, last + 1));
+  }
   const next = hasContent(draft) ? questionOf(draft) : HELLO;
   return messagesOf(conversationAfter(conversation, next).turns);
 }
@@ -174,11 +189,14 @@ function nextModel(models: readonly Model[], columns: readonly Column[]): string
   return cheapestModel(others.length > 0 ? others : models) ?? "";
 }
 
-function UnknownModel({ id }: { id: string }) {
+function UnknownModel({ id, isListed }: { id: string; isListed: boolean }) {
+  const reason = isListed
+    ? "cannot be used in the playground, which tests chat models."
+    : "is not a model that you can use.";
   return (
     <Note tone="warn">
       <p>
-        <span className="mono wrap-anywhere">{id}</span> is not a model that you can use. Select another one.
+        <span className="mono wrap-anywhere">{id}</span> {reason} Select another one.
       </p>
     </Note>
   );
@@ -225,17 +243,18 @@ function useColumns(models: readonly Model[] | undefined) {
 }
 
 /**
- * Returns the organization that is charged. Operators select it, and none is selected by default. Members are charged
- * to their own, and guests are not charged.
+ * Returns the organization that is charged. Operators select it; if there is only one, it is selected. Members are charged to
+ * their own, and guests are not charged.
  */
 function useOrganization() {
   const { organizationId: picked } = usePlayground();
   const { role } = useSession();
   const isOperator = role === "operator";
   const { data } = useQuery({ ...choices("organizations", PAYER_FILTER), enabled: isOperator });
-  const hasNone = data !== undefined && data.next_cursor === null && !data.data.some(canPay);
-  const payer: Payer = isOperator ? (hasNone ? "none" : "selected") : "implied";
-  return { payer, organizationId: isOperator ? picked : null };
+  const all = data?.next_cursor === null ? data.data.filter(canPay) : undefined;
+  const payer: Payer = isOperator ? (all?.length === 0 ? "none" : "selected") : "implied";
+  const only = all?.length === 1 ? (all[0]?.id ?? null) : null;
+  return { payer, organizationId: isOperator ? (picked ?? only) : null };
 }
 
 function GuestNote() {

@@ -23,7 +23,7 @@ export function useRun(token: () => Promise<string>) {
     running.get(key)?.abort();
     running.set(key, controller);
     changeColumn(key, (column) => ({ ...column, model }));
-    dispatch(key, start);
+    dispatch(key, { ...start, model });
     const turns = current().columns.find((column) => column.key === key)?.conversation.turns ?? [];
     const answerKey = turns.at(-1)?.key ?? -1;
     const startedAt = performance.now();

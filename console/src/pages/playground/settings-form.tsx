@@ -25,6 +25,8 @@ interface SettingsFormProps {
   chosen: readonly { key: number; model: string }[];
   onModel: (key: number, model: string) => void;
   onAdd: () => void;
+  /** False while an answer is generated, which another column cannot continue. */
+  canAdd: boolean;
   onRemove: (key: number) => void;
   /** Maximum of `max_tokens`; null until it is known. */
   maxTokens: number | null;
@@ -33,10 +35,17 @@ interface SettingsFormProps {
   onOrganization: (id: string) => void;
 }
 
+const SETTINGS_ID = "playground-settings";
+
+/** Focuses the field for the organization that is charged, which is below the window on a narrow screen. */
+export function focusPayer(): void {
+  document.getElementById(SETTINGS_ID)?.querySelector<HTMLElement>("[role=combobox]")?.focus();
+}
+
 export function SettingsForm(props: SettingsFormProps) {
   const { settings, onSettings, maxTokens, payer, organizationId, onOrganization } = props;
   return (
-    <section className="playground-settings card" aria-label="Settings">
+    <section id={SETTINGS_ID} className="playground-settings card" aria-label="Settings">
       {payer === "none" && <NoPayer />}
       {payer === "selected" && (
         <Field label="Charged to" hint={organizationId === null ? "Its credits pay for the answers." : null}>
@@ -101,7 +110,7 @@ export function SettingsForm(props: SettingsFormProps) {
 }
 
 /** Fields for the models that answer side by side. */
-function ModelFields({ models, chosen, onModel, onAdd, onRemove }: SettingsFormProps) {
+function ModelFields({ models, chosen, onModel, onAdd, canAdd, onRemove }: SettingsFormProps) {
   if (models === undefined) return <Skeleton height="3.4rem" />;
   const options = models.map(({ id }) => [id, id] as const);
   return (
@@ -120,7 +129,7 @@ function ModelFields({ models, chosen, onModel, onAdd, onRemove }: SettingsFormP
       ))}
       {chosen.length < COLUMNS_MAX && models.length > 1 && (
         <div>
-          <Button icon={Columns3} onClick={onAdd}>
+          <Button icon={Columns3} onClick={onAdd} disabled={!canAdd}>
             Compare with another model
           </Button>
         </div>
@@ -182,7 +191,8 @@ function Temperature({ value, onValue }: { value: number | null; onValue: (value
             min={0}
             max={1}
             step={STEP}
-            value={value ?? 1}
+            // In the middle without a value: at an end it would look like one.
+            value={value ?? 0.5}
             disabled={value === null}
             onChange={(event) => onValue(Number(event.target.value))}
           />

@@ -11,6 +11,8 @@ import { Picture } from "./picture.tsx";
 interface TurnsProps {
   label: string;
   turns: readonly Turn[];
+  /** The model of the column; null if there is only one. */
+  model: string | null;
   canSend: boolean;
   /** Asks a changed question again, by its number, and forgets all after it. */
   onEdited: (question: number, content: string) => void;
@@ -22,7 +24,7 @@ interface TurnsProps {
 /** Distance from the end within which new text scrolls into view. */
 const NEAR_PX = 80;
 
-export function Turns({ label, turns, canSend, onEdited, onRetry, onResults }: TurnsProps) {
+export function Turns({ label, turns, model, canSend, onEdited, onRetry, onResults }: TurnsProps) {
   const box = useRef<HTMLDivElement>(null);
   const isAtEnd = useRef(true);
   // biome-ignore lint/correctness/useExhaustiveDependencies: scrolls when new text arrives
@@ -57,6 +59,7 @@ export function Turns({ label, turns, canSend, onEdited, onRetry, onResults }: T
             <Answer
               key={turn.key}
               turn={turn}
+              isOfOtherModel={model !== null && turn.model !== undefined && turn.model !== model}
               onRetry={isLast && canSend ? onRetry : undefined}
               onResults={isLast && canSend ? onResults : undefined}
             />
@@ -131,15 +134,18 @@ function Question({ turn, canSend, onAgain }: QuestionProps) {
 
 interface AnswerProps {
   turn: Turn;
+  /** True if another model than that of the column gave it. */
+  isOfOtherModel: boolean;
   /** Absent while it cannot be asked again, or tools cannot return results. */
   onRetry: (() => void) | undefined;
   onResults: ((results: Record<string, string>) => void) | undefined;
 }
 
-function Answer({ turn, onRetry, onResults }: AnswerProps) {
+function Answer({ turn, isOfOtherModel, onRetry, onResults }: AnswerProps) {
   const { content, state, figures, failure, images, toolCalls } = turn;
   return (
     <div className="answer">
+      {isOfOtherModel && <p className="small faint wrap-anywhere">Answer of {turn.model}</p>}
       {content !== "" && <Markdown text={content} />}
       {images?.map((url, index) => (
         // biome-ignore lint/suspicious/noArrayIndexKey: the order of images never changes
