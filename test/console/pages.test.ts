@@ -128,6 +128,39 @@ describe.skipIf(!hasBrowser)("the console", () => {
     await page.getByPlaceholder("Enter a message").waitFor();
   });
 
+  test("A click on a row follows its first link, but none on another control and none that selects text.", async () => {
+    await page.goto("/models");
+    const row = page.getByRole("row", { name: /sandbox\/echo/ });
+    const path = () => page.evaluate("location.pathname");
+    const selected = () => page.evaluate<string>("getSelection().toString()");
+    await row
+      .getByRole("cell")
+      .first()
+      .click({ position: { x: 3, y: 3 } });
+    const id = row.getByText("sandbox/echo");
+    await id.hover({ position: { x: 1, y: 8 } });
+    await page.mouse.down();
+    await row.getByText("sandbox", { exact: true }).hover();
+    await page.mouse.up();
+    expect([await selected(), await path()]).toEqual([expect.stringContaining("andbox/echo"), "/models"]);
+    await row.getByText(/^Not published/).click();
+    await page.getByRole("dialog", { name: "Sandbox Echo" }).waitFor();
+    expect([await selected(), await path()]).toEqual(["", "/models/sandbox/echo"]);
+  });
+
+  test("Only rows that lead to a page look like it.", async () => {
+    const cursor = (table: string) => async () => {
+      const row = page.getByRole("table", { name: table }).locator("tbody tr:not(.skeleton-row)").first();
+      await row.hover();
+      return page.evaluate<string>("getComputedStyle(document.querySelector('tbody tr:hover')).cursor");
+    };
+    await page.goto("/organizations");
+    await eventually(cursor("Organizations")).toBe("pointer");
+    await page.getByRole("table", { name: "Organizations" }).getByText("Active").click();
+    await page.getByRole("heading", { name: "default", level: 1 }).waitFor();
+    await eventually(cursor("Grants")).toBe("auto");
+  });
+
   test("The console can be used by keyboard alone.", async () => {
     await page.goto("/organizations");
     await settled(page);

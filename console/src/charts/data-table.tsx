@@ -1,5 +1,5 @@
 import { Link } from "wouter";
-import { foldingOf } from "../ui/table.tsx";
+import { foldingOf, Rows } from "../ui/table.tsx";
 import type { ChartProps } from "./scales.ts";
 
 /** Values of a chart as a table. */
@@ -29,7 +29,7 @@ export function DataTable({
               ))}
             </tr>
           </thead>
-          <tbody>
+          <Rows>
             {columns.toReversed().map(({ key, label, values }) => (
               <tr key={key}>
                 <th scope="row">{pathOf === undefined ? label : <Link href={pathOf(key)}>{label}</Link>}</th>
@@ -43,7 +43,7 @@ export function DataTable({
                 })}
               </tr>
             ))}
-          </tbody>
+          </Rows>
         </table>
       </section>
     </details>

@@ -1,4 +1,4 @@
-import type { ReactNode } from "react";
+import type { MouseEvent, ReactNode } from "react";
 import { SkeletonRows } from "./states.tsx";
 
 export interface Column<T> {
@@ -49,7 +49,7 @@ export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 
             ))}
           </tr>
         </thead>
-        <tbody>
+        <Rows>
           {rows === undefined ? (
             <SkeletonRows rows={skeletonRows} heads={columns.map(({ head }) => head)} />
           ) : (
@@ -63,8 +63,28 @@ export function Table<T>({ caption, columns, rows, keyOf, empty, skeletonRows = 
               </tr>
             ))
           )}
-        </tbody>
+        </Rows>
       </table>
     </section>
   );
+}
+
+/** Rows of a table. A click on a row follows its first link, which the keyboard reaches itself. */
+export function Rows({ children }: { children: ReactNode }) {
+  return (
+    // biome-ignore lint/a11y/useKeyWithClickEvents: the keyboard uses the links
+    <tbody className="rows" onClick={followRow}>
+      {children}
+    </tbody>
+  );
+}
+
+/** Follows the first link of a row, unless the click was on a link, in a cell with another control, or selected text. */
+function followRow({ target, ctrlKey, metaKey, shiftKey, altKey }: MouseEvent): void {
+  const place = target as Element;
+  const cell = place.closest(":is(td,th)");
+  const isControl = place.closest("a") !== null || cell?.querySelector("button, input, select, summary, textarea");
+  const isSelecting = getSelection()?.isCollapsed === false;
+  if (isControl || isSelecting || ctrlKey || metaKey || shiftKey || altKey) return;
+  place.closest("tr")?.querySelector<HTMLAnchorElement>("a[href]")?.click();
 }
