@@ -1,5 +1,6 @@
 import { describe, expect, test } from "vitest";
 import type { Overview } from "../../api/types.ts";
+import { modelColors } from "../../charts/model-color.tsx";
 import { reportedCost, requestsByOutcome, spendByModel, timesPerDay } from "./figures.ts";
 
 const counts = {
@@ -38,7 +39,7 @@ describe("spend by model", () => {
     const models = Object.fromEntries(Array.from({ length: 12 }, (_, index) => [`m${index}`, 12 - index]));
     const { series, columns } = spendByModel(overviewOf([models]));
     expect(series).toHaveLength(8);
-    expect(series.at(-1)).toEqual({ name: "Other models", color: "var(--series-8)" });
+    expect(series.at(-1)).toEqual({ name: "Other models", color: "var(--series-other)" });
     expect(columns[0]?.values.at(-1)).toBe(5 + 4 + 3 + 2 + 1);
   });
 
@@ -48,11 +49,15 @@ describe("spend by model", () => {
     expect(colorIn({ "gpt-5-mini": 1, other: 9 })).toBe(colorIn({ "gpt-5-mini": 9 }));
   });
 
-  test("The second of two models that share a color is paler in a chart.", () => {
-    const twins = spendByModel(overviewOf([{ "long-reader": 2, "assistant-mini": 1 }])).series.map(
-      ({ color }) => color,
-    );
-    expect(twins).toEqual(["var(--model-2)", "var(--model-2-pale)"]);
+  test("Models with the same usual color have different ones in a chart, as in the ranking.", () => {
+    const ids = ["long-reader", "assistant-mini"];
+    const overview = {
+      ...overviewOf([{ [`${ids[0]}`]: 2, [`${ids[1]}`]: 1 }]),
+      top_models: ids.map((model) => ({ model })),
+    };
+    const colors = spendByModel(overview as Overview).series.map(({ color }) => color);
+    expect(colors[0]).not.toBe(colors[1]);
+    expect(colors).toEqual(ids.map(modelColors(ids)));
   });
 
   test("The chart of spend names each of eight models.", () => {

@@ -1,12 +1,12 @@
 import type { Latencies, Overview } from "../../api/types.ts";
-import { modelColor } from "../../charts/model-color.tsx";
+import { modelColors } from "../../charts/model-color.tsx";
 import type { Column, Series } from "../../charts/scales.ts";
 import { formatCredits } from "../../format/numbers.ts";
 import { formatDay } from "../../format/times.ts";
 
 const SHOWN_MODELS = 7;
 const OTHER = "Other models";
-const OTHER_COLOR = "var(--series-8)";
+const OTHER_COLOR = "var(--series-other)";
 
 /** Spend per day by model. The models with the lowest spend are grouped as one series. */
 export function spendByModel({ days, top_models }: Overview): { series: Series[]; columns: Column[] } {
@@ -16,17 +16,15 @@ export function spendByModel({ days, top_models }: Overview): { series: Series[]
   }
   const ranks = new Map(top_models.map(({ model }, index) => [model, index]));
   const byCost = [...all].sort(
-    ([a, spentA], [b, spentB]) => spentB - spentA || (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0),
+    ([a, spentA], [b, spentB]) => spentB - spentA || (ranks.get(a) ?? ranks.size) - (ranks.get(b) ?? ranks.size),
   );
   const named = byCost
     .slice(0, byCost.length > SHOWN_MODELS + 1 ? SHOWN_MODELS : SHOWN_MODELS + 1)
     .map(([model]) => model);
   const hasOther = byCost.length > named.length;
-  const colors = named.map((name) => modelColor(name));
-  // Models share a color by chance: the second of them in a chart is paler.
-  const own = named.map((name, index) => {
-    return { name, color: modelColor(name, colors.indexOf(colors[index] ?? "") < index) };
-  });
+  // With those of the ranking, which has the same colors.
+  const colorOf = modelColors([...ranks.keys(), ...named]);
+  const own = named.map((name) => ({ name, color: colorOf(name) }));
   const series = hasOther ? [...own, { name: OTHER, color: OTHER_COLOR }] : own;
   const columns = days.map(({ day, models }) => {
     const spent = new Map(models.map((one) => [one.model, one.spent]));

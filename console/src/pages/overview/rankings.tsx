@@ -1,7 +1,7 @@
 import type { ReactNode } from "react";
 import { Link } from "wouter";
 import type { Overview } from "../../api/types.ts";
-import { ModelName } from "../../charts/model-color.tsx";
+import { ModelName, modelColors } from "../../charts/model-color.tsx";
 import { formatCount, formatLasting } from "../../format/numbers.ts";
 import { useAccess } from "../../shell/session.ts";
 import { Card } from "../../ui/page.tsx";
@@ -57,6 +57,7 @@ function ProviderCost(row: Counts) {
 export function Rankings({ figures, view }: { figures: Overview | undefined; view: Partial<View> }) {
   const { isServiceWide } = useAccess();
   const organizations = figures?.top_organizations ?? [];
+  const colorOf = modelColors((figures?.top_models ?? []).map(({ model }) => model));
   return (
     <div className="columns">
       <Card title="Models" about="By spend in this period" flush>
@@ -65,7 +66,7 @@ export function Rankings({ figures, view }: { figures: Overview | undefined; vie
           columns={columnsOf<Row<"top_models">>(
             "Model",
             ({ model }) => (
-              <ModelName id={model}>
+              <ModelName id={model} colorOf={colorOf}>
                 <Behind view={{ ...view, model }} text={model} />
               </ModelName>
             ),

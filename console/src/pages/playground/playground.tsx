@@ -5,7 +5,7 @@ import { useSearchParams } from "wouter";
 import type { Model } from "../../../../src/api/model.ts";
 import { choices, serviceFacts } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
-import { ModelName } from "../../charts/model-color.tsx";
+import { ModelName, modelColors } from "../../charts/model-color.tsx";
 import { formatCount } from "../../format/numbers.ts";
 import { daysLabel } from "../../format/times.ts";
 import { useSession } from "../../shell/session.ts";
@@ -120,6 +120,7 @@ interface TalkProps {
 /** The conversations with the models, and the field for the next message. */
 function Talk({ columns, draft, onDraft, token, hasPayer, canSelectPayer, isRight }: TalkProps) {
   const run = useRun(token);
+  const colorOf = modelColors(columns.map(({ model }) => model));
   const isStreaming = isAnswering(columns);
   const canSend = isRight && hasPayer && !isStreaming && columns.every(({ model }) => model !== "");
   const begin = (start: Start) => {
@@ -137,7 +138,9 @@ function Talk({ columns, draft, onDraft, token, hasPayer, canSelectPayer, isRigh
           <section key={key} aria-label={model} className="playground-column">
             {columns.length > 1 && (
               <h2 className="wrap-anywhere">
-                <ModelName id={model}>{model === "" ? "No model" : model}</ModelName>
+                <ModelName id={model} colorOf={colorOf}>
+                  {model === "" ? "No model" : model}
+                </ModelName>
               </h2>
             )}
             <Turns
