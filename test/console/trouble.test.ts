@@ -4,6 +4,7 @@ import { hasBrowser, launchBrowser } from "../support/browser.ts";
 import {
   adminTokenOf,
   eventually,
+  pick,
   problemsOf,
   settled,
   signIn,
@@ -178,8 +179,11 @@ describe.skipIf(!hasBrowser)("the console in trouble", () => {
     await page.getByText("does-not-exist is not a model that you can use").waitFor();
     expect(await model.inputValue()).toBe("");
     await page.getByLabel("Message", { exact: true }).fill("Hello");
-    expect(await page.getByRole("button", { name: "Send", exact: true }).isDisabled()).toBe(true);
+    await pick(page, "Charged to", organization.id);
+    const sendButton = page.getByRole("button", { name: "Send", exact: true });
+    expect(await sendButton.isDisabled()).toBe(true);
     await model.selectOption("b-cheap");
+    await eventually(() => sendButton.isEnabled()).toBe(true);
     await page.getByText("is not a model that you can use").waitFor({ state: "detached" });
   });
 

@@ -24,8 +24,7 @@ export function sendsOn(event: KeyboardEvent): boolean {
 }
 
 export function Composer(props: ComposerProps) {
-  const { draft, attachments, placeholder, canSend, isStreaming } = props;
-  const { onSelectPayer, onDraft, onAttachments, onSend, onStop } = props;
+  const { draft, attachments, placeholder, onDraft, onAttachments, onSend } = props;
   const [error, setError] = useState<string | null>(null);
   const input = useRef<HTMLInputElement>(null);
   const attach = async (files: readonly File[]) => {
@@ -72,23 +71,33 @@ export function Composer(props: ComposerProps) {
         <span className="small faint wide-only">Enter to send, Shift+Enter for a new line</span>
         <FileInput input={input} onFiles={(files) => void attach(files)} />
         <IconButton icon={Paperclip} label="Attach images or files" onClick={() => input.current?.click()} />
-        {onSelectPayer && <Button onClick={onSelectPayer}>Select an organization</Button>}
-        {isStreaming ? (
-          <Button icon={Square} onClick={onStop}>
-            Stop
-          </Button>
-        ) : (
-          <Button
-            type="submit"
-            look="main"
-            icon={ArrowUp}
-            disabled={!canSend || (draft.trim() === "" && attachments.length === 0)}
-          >
-            Send
-          </Button>
-        )}
+        <MainAction {...props} />
       </div>
     </form>
+  );
+}
+
+/** Button that sends the message, stops the answer, or leads to what is missing. */
+function MainAction({ draft, attachments, canSend, isStreaming, onSelectPayer, onStop }: ComposerProps) {
+  if (onSelectPayer !== undefined) {
+    return (
+      <Button look="main" onClick={onSelectPayer}>
+        Select an organization
+      </Button>
+    );
+  }
+  if (isStreaming) {
+    return (
+      <Button icon={Square} onClick={onStop}>
+        Stop
+      </Button>
+    );
+  }
+  const isEmpty = draft.trim() === "" && attachments.length === 0;
+  return (
+    <Button type="submit" look="main" icon={ArrowUp} disabled={!canSend || isEmpty}>
+      Send
+    </Button>
   );
 }
 
