@@ -11,6 +11,11 @@ test("The usual color of a model depends on its ID alone, and twelve colors are 
   expect(ids.map(modelColors([])).every((color) => /^var\(--model-([1-9]|1[0-2])\)$/.test(color))).toBe(true);
 });
 
+test("The models of the sandbox have different usual colors.", () => {
+  const names = ["echo", "embed", "fault", "image", "speech", "story", "transcribe"];
+  expect(new Set(names.map((name) => modelColors([])(`sandbox/${name}`))).size).toBe(names.length);
+});
+
 test("Up to twelve models that are shown together have different colors, in any order.", () => {
   for (let from = 0; from < ids.length; from += 12) {
     const shown = ids.slice(from, from + 12);

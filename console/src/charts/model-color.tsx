@@ -4,11 +4,14 @@ const COLORS = 12;
 /** Has no common divisor with the number of colors, so that all are reached. */
 const STEP = 5;
 
+/** With this basis of the hash, the models of the sandbox have different colors. */
+const BASIS = 242;
+
 /** Returns a number below the number of colors, the same on every page and for everybody: a hash of the ID (FNV-1a). */
 function usualColor(id: string): number {
-  let hash = 0x811c9dc5;
+  let hash = BASIS;
   for (const character of id) hash = Math.imul(hash ^ (character.codePointAt(0) ?? 0), 0x01000193);
-  return (hash >>> 0) % COLORS;
+  return ((hash ^ (hash >>> 16)) >>> 0) % COLORS;
 }
 
 /**
