@@ -53,15 +53,15 @@ export function mediaTypeOf(headers: IncomingHttpHeaders): string {
 
 /**
  * Reads a whole body as text; invalid UTF-8 becomes replacement characters. Rejects as `read` does, or with `malformed` if
- * the body exceeds `bytesMax`. A body of more than 1 MiB is read on when `room` has so much. `pieces` receives the bytes as they
- * arrive.
+ * the body exceeds `bytesMax`. A body of more than 1 MiB is read on when `room` has so much. `pieces` receives the bytes
+ * as they arrive.
  */
 export async function readText(body: HttpBody, { bytesMax = BODY_BYTES_MAX, room, pieces = [] }: ReadOptions = {}) {
   let length = 0;
   let isLong = false;
   for (let bytes = await body.read(); bytes !== undefined; bytes = await body.read()) {
     // Small pieces would each take many times their length as buffers of their own.
-    pieces.push(...(bytes.length > 1 ? [Buffer.concat(bytes)] : bytes));
+    pieces.push(joined(bytes));
     length += lengthOf(bytes);
     if (length > bytesMax) {
       body.destroy();
@@ -72,7 +72,7 @@ export async function readText(body: HttpBody, { bytesMax = BODY_BYTES_MAX, room
     await room?.reserve(bytesMax);
   }
   room?.keep(length);
-  return Buffer.concat(pieces).toString();
+  return joined(pieces).toString();
 }
 
 interface ReadOptions {
@@ -85,6 +85,11 @@ interface ReadOptions {
 export function answerTooLong(bytesMax = BODY_BYTES_MAX): UpstreamError {
   const text = `answer is longer than ${bytesMax} bytes`;
   return new UpstreamError("malformed", `The ${text}`, { publicReason: `The model's ${text}.` });
+}
+
+/** Joins buffers. A single one is returned without a copy. */
+export function joined(pieces: readonly Buffer[]): Buffer {
+  return pieces.length === 1 ? (pieces[0] as Buffer) : Buffer.concat(pieces);
 }
 
 /** Returns the total number of bytes of some buffers. */
@@ -107,5 +112,5 @@ async function readErrorText(body: HttpBody): Promise<string> {
     clearTimeout(timer);
     body.destroy();
   }
-  return Buffer.concat(pieces).toString().slice(0, ERROR_BYTES_MAX);
+  return joined(pieces).toString().slice(0, ERROR_BYTES_MAX);
 }

@@ -1,7 +1,7 @@
 import { once } from "../../api/answer.ts";
 import { isObject, type JsonObject, parseJson } from "../../api/json.ts";
 import { answerObject } from "../errors.ts";
-import { answerTooLong, BODY_BYTES_MAX, isEventStream, lengthOf, readText } from "../http/answer.ts";
+import { answerTooLong, BODY_BYTES_MAX, isEventStream, joined, lengthOf, readText } from "../http/answer.ts";
 import { copied, EventRoom, EventStreamReader } from "../http/event-stream.ts";
 import type { HttpBody } from "../http/exchange.ts";
 import type { UpstreamClient } from "../http/upstream-client.ts";
@@ -152,7 +152,7 @@ class StreamedAnswer implements AsyncIterableIterator<readonly UpstreamChunk[]> 
     if (this.#length > BODY_BYTES_MAX) throw answerTooLong();
     try {
       // Many small chunks are read several times faster as one.
-      this.#events.push(bytes.length === 1 && bytes[0] !== undefined ? bytes[0] : Buffer.concat(bytes), this.#unread);
+      this.#events.push(joined(bytes), this.#unread);
     } catch (error) {
       this.#failure = error;
     }
