@@ -16,7 +16,7 @@ describe("The estimate of an image", () => {
       LIMITS,
     );
   const likelyOf = (...image: Parameters<typeof shown>) => shown(...image).likely - say("").likely;
-  const leastOf = (...image: Parameters<typeof shown>) => likelyOf(...image) - (shown(...image).sparedByDetail ?? 0);
+  const leastOf = (...image: Parameters<typeof shown>) => likelyOf(...image) - (shown(...image).lowDetailSavings ?? 0);
   const dataOf = (type: string, bytes: Buffer) => `data:image/${type};base64,${bytes.toString("base64")}`;
   const png = (width: number, height: number) => {
     const bytes = Buffer.alloc(64);
@@ -78,7 +78,7 @@ describe("The estimate of an image", () => {
   test("is not lowered by its detail, which some providers ignore, but says what the detail can spare.", () => {
     const [low, high] = [shown(png(1_000, 750), "low"), shown(png(1_000, 750), "high")];
     expect([low.likely, low.likelyBesideText]).toEqual([high.likely, high.likelyBesideText]);
-    expect([low.sparedByDetail, high.sparedByDetail]).toEqual([1_000, 0]);
+    expect([low.lowDetailSavings, high.lowDetailSavings]).toEqual([1_000, 0]);
   });
 
   test("of gpt-4o-mini counts tiles of 5,667 tokens.", () => {
@@ -95,7 +95,7 @@ describe("The estimate of an image", () => {
   test("at low detail is OpenAI's 85 tokens.", () => {
     const content: ContentPart[] = [{ type: "image_url", image_url: { url: "https://x/y.png", detail: "low" } }];
     const request: ChatCompletionRequest = { model: "m", messages: [{ role: "user", content }] };
-    const { likely, sparedByDetail = 0 } = estimatePrompt(request, { ...LIMITS, imageTokensMax: 1_445 });
-    expect(likely - sparedByDetail - say("").likely).toBe(85);
+    const { likely, lowDetailSavings = 0 } = estimatePrompt(request, { ...LIMITS, imageTokensMax: 1_445 });
+    expect(likely - lowDetailSavings - say("").likely).toBe(85);
   });
 });

@@ -18,7 +18,7 @@ export interface PromptEstimate {
   /** Part of `likely` that is not text: template tokens, images and other media. */
   likelyBesideText: number;
   /** Part of `likely` that images with `detail: low` have only at providers that ignore it. */
-  sparedByDetail?: number;
+  lowDetailSavings?: number;
   /** Tokens of the text by the token counter; absent where it was not needed or did not answer. */
   textTokens?: number;
   /** True for files, audio and video, which can hold sound: without one no token is an audio token. */
@@ -80,12 +80,13 @@ export function estimatePrompt(
   const tools = request.tools?.length ?? 0;
   const imageTokens = images.length * imageTokensMax;
   const imageTokensLeast = Math.ceil(imageTokensMax / IMAGE_PART_LEAST);
-  const atLow = images.filter(({ image_url: { detail } }) => detail === "low");
+  const ofImages = images.map((part) => likelyImageTokens(part, imageTokensMax));
+  const isLow = images.map(({ image_url: { detail } }) => detail === "low");
   const likelyBesideText =
     messages * TEMPLATE_TOKENS_A_MESSAGE_LIKELY +
     (tools + toolCalls) * TEMPLATE_TOKENS_A_TOOL_LIKELY +
     TEMPLATE_TOKENS_A_PROMPT +
-    sumOf(images.map((part) => likelyImageTokens(part, imageTokensMax))) +
+    sumOf(ofImages) +
     sumOf(media.map((part) => Math.min(likelyMediaTokens(part), contextWindow)));
   const most =
     bytes +
@@ -105,7 +106,7 @@ export function estimatePrompt(
       media.length,
     likely: Math.ceil(bytes / BYTES_A_TOKEN_LIKELY) + likelyBesideText,
     likelyBesideText,
-    sparedByDetail: sumOf(atLow.map((part) => likelyImageTokens(part, imageTokensMax) - imageTokensLeast)),
+    lowDetailSavings: sumOf(ofImages.map((tokens, place) => (isLow[place] ? tokens - imageTokensLeast : 0))),
     most: media.length === 0 ? most : Math.max(most, contextWindow),
     hasMedia: media.length > 0,
     hasHourCache,
@@ -277,14 +278,13 @@ function visitPart(part: ContentPart, visit: (text: string) => void, others: Oth
 
 /** Bounds the tokens of the inputs of embeddings, as `estimatePrompt` does: by the bytes of texts, or by the number of token ids. */
 export function estimateInputs(inputs: readonly EmbeddingInput[]): PromptEstimate {
-  const ofTexts = inputs.filter((input) => typeof input === "string").map(estimateInput);
-  const ofIds = inputs.filter((input) => typeof input !== "string").map(estimateInput);
-  const sum = (bound: "least" | "likely" | "most") => sumOf([...ofTexts, ...ofIds].map((one) => one[bound]));
+  const bounds = inputs.map(estimateInput);
+  const sum = (bound: "least" | "likely" | "most") => sumOf(bounds.map((one) => one[bound]));
   return {
     least: sum("least"),
     likely: sum("likely"),
     most: sum("most"),
-    likelyBesideText: sumOf(ofIds.map(({ likely }) => likely)),
+    likelyBesideText: sumOf(inputs.map((input) => (typeof input === "string" ? 0 : input.length))),
     hasMedia: false,
     hasHourCache: false,
     choices: 1,

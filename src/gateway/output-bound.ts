@@ -80,8 +80,8 @@ const WINDOW_PART_UNCOUNTED = 1 / 32;
 
 /** Estimates of a prompt's tokens, by the count of its text where there is one. The bytes of media say little of their tokens. */
 function promptTokens(estimate: PromptEstimate) {
-  const { hasMedia, least, most, sparedByDetail = 0, textTokens } = estimate;
-  const [likely, beside] = [estimate.likely - sparedByDetail, estimate.likelyBesideText - sparedByDetail];
+  const { hasMedia, least, most, lowDetailSavings = 0, textTokens } = estimate;
+  const [likely, beside] = [estimate.likely - lowDetailSavings, estimate.likelyBesideText - lowDetailSavings];
   if (textTokens === undefined) {
     return { likely: hasMedia ? least : likely, cautious: Math.min(most, likely * CAUTION) };
   }
@@ -158,7 +158,7 @@ export function outputRange(gateway: Gateway, principal: Principal, plan: Plan):
   const isKept = asked !== undefined && isRefusedAbove(gateway, output);
   const fitting = isKept ? wanted : fittingOutputTokens(wanted, asked !== undefined, model, estimate);
   const allowed = asked === undefined ? Math.min(fitting, minuteRoom) : fitting;
-  const playgroundMost = Math.ceil(gateway.playground.maxTokens / choices);
+  const playgroundMost = Math.max(1, Math.floor(gateway.playground.maxTokens / choices));
   const most = principal.organizationKind === "playground" ? Math.min(allowed, playgroundMost) : allowed;
   const least = asked === undefined ? Math.min(most, OUTPUT_TOKENS_LEAST) : most;
   return { least, most, requested: asked ?? wanted, choices };
