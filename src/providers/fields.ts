@@ -65,7 +65,6 @@ const TOP_FIELDS = (Object.keys(RARE_FIELDS) as RareField[]).filter((name): name
 
 /** Tests for values that say the same as an absent field. */
 const DEFAULTS: { [Field in TopField]?: (value: NonNullable<UpstreamRequest[Field]>) => boolean } = {
-  n: (value) => value === 1,
   modalities: (value) => value.every((one) => one === "text"),
   service_tier: (value) => value === "auto" || value === "default",
   store: (value) => !value,

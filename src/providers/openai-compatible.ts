@@ -67,7 +67,7 @@ async function complete(client: UpstreamClient, format: RequestFormat, call: Pro
   const { n = 1 } = call.request;
   const reader = () => (n > 1 ? new ChoicesReader(n) : new ChunkReader());
   if (call.native !== undefined) {
-    const { model, max_tokens, stream } = fitFields(call.request, format.fields).request;
+    const { model, max_tokens, stream } = call.request;
     const usage = stream ? { stream_options: { include_usage: true } } : {};
     const body = JSON.stringify({ ...call.native.body, model, max_tokens, stream, ...usage });
     return { chunks: await ask(client, call, { path: "/completions", body, reader }) };

@@ -118,7 +118,6 @@ describe.each(ROWS)("$name", ({ fixture, format, fields = DEFAULT_REQUEST_FORMAT
   test("a dear tier is refused, and values that mean nothing count as absent.", async () => {
     expect((await sent(fixture, more, { service_tier: "priority" })).refused).toMatchObject({ param: "service_tier" });
     const { refused, ignored } = await sent(fixture, more, {
-      n: 1,
       store: false,
       top_k: 0,
       min_p: 0,

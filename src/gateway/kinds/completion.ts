@@ -189,19 +189,20 @@ export function routesFor(
 ): { routes: Plan["routes"]; prompts: ReadonlyMap<Route, object> | undefined } {
   const address = firstAddress(request.messages);
   const maxTokens = Math.min(output.tokens ?? model.maxOutputTokens, model.maxOutputTokens);
+  const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
   let prompts: Map<Route, object> | undefined;
   let refusal: UpstreamError | undefined;
   const routes: Route[] = [];
   for (const route of model.routes) {
     const provider = providers.get(route.providerId);
     const isForeign = provider?.isPrivate === true && address !== undefined;
-    // The results of a search are prompt tokens, which only the hold of such a route covers.
-    const search = request.web_search_options !== undefined ? "web_search_options" : demandedSearch(native);
+    // The results of a search are prompt tokens, which only the hold of a route with tools covers.
     const isRefused = search !== undefined && route.runsTools !== true;
     const isNative = nativeFor(provider, native) !== undefined;
-    const asked = withSearch(forUpstream(request, route, maxTokens), search);
     // Not every upstream of text completions takes every field.
-    const converted = isNative && native?.wire !== "completions" ? undefined : provider?.convert?.(asked);
+    const isConverted = !isNative || native?.wire === "completions";
+    const asked = isConverted ? withSearch(forUpstream(request, route, maxTokens), search) : undefined;
+    const converted = asked && provider?.convert?.(asked);
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
