@@ -56,7 +56,7 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     outputRange(gateway, principal, isCounted ? { ...plan, estimate: { ...estimate, textTokens } } : plan);
   const { choices, least: leastTokens, likely, likelyBesideText } = estimate;
   const estimatedRange = rangeWith(likely - likelyBesideText);
-  // A prompt that is counted as shorter allows longer answers: one is longer by what the prompt is shorter, the others in addition.
+  // A shorter count allows longer answers. The prompt's unused tokens cover this for one choice; the others need more.
   const longest = choices === 1 ? 0 : rangeWith(Math.max(0, leastTokens - likelyBesideText)).most;
   const wanted = wantedLimits(gateway, principal, likely + estimatedRange.most + (choices - 1) * longest, plan);
   const admitted = call.limited.admit(wanted);
@@ -64,7 +64,8 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
   // A count takes time that callers share, so its tokens stay in the minute even if nothing is charged.
   const tokensUncharged = isCounted ? estimate.likely : 0;
   try {
-    const range = isCounted ? outputRange(gateway, principal, await withCount(gateway, call, plan)) : estimatedRange;
+    const counted = isCounted ? await withCount(gateway, call, plan) : plan;
+    const range = isCounted ? outputRange(gateway, principal, counted) : estimatedRange;
     const isFree = principal.organizationKind === "playground";
     const needs = affordableNeeds(
       plan.routes.map((route) => needOf(plan, route, range, isFree)),
@@ -97,16 +98,15 @@ export async function admit(gateway: Gateway, call: GatewayCall, plan: Plan): Pr
     if (outcome.outcome !== "held") throw refusal(outcome, needs, range, output.param);
     const affordable = affordableOnAll(outcome.amount, needs, range);
     const maxTokens = Math.max(Math.min(1, range.most), Math.min(affordable, range.most));
-    const isShortened = maxTokens < range.requested;
     const { lease, available, covered } = outcome;
     return {
       ...entry,
       facts: covered === undefined ? facts : { ...facts, budgets: covered.budgets },
       routes,
       lease,
-      estimate,
+      estimate: counted.estimate,
       maxTokens,
-      isShortened,
+      isShortened: maxTokens < range.requested,
       available,
       tightest: covered?.tightest,
       isFree,

@@ -13,16 +13,17 @@ let upstream: Upstream;
 let service: RunningService;
 let dataDir: string;
 
-const serve = (contextWindow: number) =>
-  startService({
+/** The route to phi-4 has a context window of 16,384 tokens, the others that of their model. */
+const serve = (contextWindow: number) => {
+  const model = (id: string, routes: readonly string[]) => {
+    const settings = { contextWindow, maxOutputTokens: 8_192, price: PRICE };
+    return { id, ...settings, routes: routes.map((name) => ({ provider: "up", model: name })) };
+  };
+  return startService({
     dataDir,
-    config: {
-      providers: [upstream.provider],
-      models: [
-        { id: "m", contextWindow, maxOutputTokens: 8_192, price: PRICE, routes: [{ provider: "up", model: "m" }] },
-      ],
-    },
+    config: { providers: [upstream.provider], models: [model("m", ["m"]), model("either", ["phi-4", "m"])] },
   });
+};
 
 function ask(token: string, content: string, fields: object = {}, headers: Record<string, string> = {}) {
   const body = { model: "m", messages: [{ role: "user", content }], ...fields };
@@ -85,6 +86,28 @@ test("A prompt above the limits is refused without a count.", PATIENCE, async ()
   expect(await resultOf(await ask(token, proseOf(60_000)))).toEqual([429, "rate_limit_exceeded"]);
 });
 
+test("A counted prompt stays in the tokens per minute when its stored answer is repeated.", PATIENCE, async () => {
+  const token = await withMinuteLimit(100_000, "1000000");
+  const text = proseOf(22_000);
+  const results: unknown[] = [];
+  for (let count = 0; count < 5; count += 1) {
+    results.push(await resultOf(await ask(token, text, {}, { "idempotency-key": "one" })));
+  }
+  expect(results.slice(0, 2)).toEqual([
+    [200, undefined],
+    [200, undefined],
+  ]);
+  expect(results.at(-1)).toEqual([429, "rate_limit_exceeded"]);
+});
+
+test("A counted prompt is not sent to a route whose context window it certainly exceeds.", PATIENCE, async () => {
+  const { token } = await makeOrganization(service, "1000000");
+  const answer = await ask(token, proseOf(22_000), { model: "either" });
+  expect([answer.status, answer.headers.get("x-tollgate-route")]).toEqual([200, "up/m"]);
+  expect(upstream.requests.at(-1)?.body.model).toBe("m");
+  expect(upstream.requests.filter(({ body }) => body.model === "phi-4")).toEqual([]);
+});
+
 test("A stored answer is repeated although a count of its prompt refuses new ones.", PATIENCE, async () => {
   const { token } = await makeOrganization(service, "1000000");
   const text = proseOf(22_000);
@@ -99,4 +122,5 @@ test("A stored answer is repeated although a count of its prompt refuses new one
   expect([again.status, again.headers.get("x-tollgate-idempotent-replay")]).toEqual([200, "true"]);
   expect(await again.json()).toEqual(answer);
   expect(upstream.requests.length).toBe(before);
+  expect(await resultOf(await ask(token, text, {}, { "idempotency-key": "two" }))).toEqual([200, undefined]);
 });
