@@ -202,10 +202,8 @@ export class CommitQueue {
     const onSent = this.#options.onSend?.(durability, batch.length);
     let outcome: CommitOutcome = "booked";
     try {
-      const outcomes = await this.#options.books.apply<Transition[]>(
-        durability,
-        batch.map(({ transition }) => transition),
-      );
+      const transitions = batch.map(({ transition }) => transition);
+      const outcomes = await this.#options.books.apply<Transition[]>(durability, transitions);
       if (outcomes.length !== batch.length)
         throw new Error("the store returned a different number of outcomes than transitions");
       outcomes.forEach((outcome, index) => {

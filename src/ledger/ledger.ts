@@ -112,7 +112,8 @@ export class Ledger {
    * with StoreUnavailableError.
    */
   async hold(request: Omit<HoldTransition, "kind" | "lifeMs" | "owner">): Promise<Held> {
-    const { holdId, organizationId } = request.facts;
+    const { facts, idempotency } = request;
+    const { holdId, organizationId } = facts;
     const isFull = this.#running.size + this.#spool.entries >= RUNNING_AND_SPOOLED_MAX;
     if (isFull || !this.#runningShares.take(organizationId, 1)) {
       throw new StoreUnavailableError("The spool has no room for another request.");
@@ -121,11 +122,9 @@ export class Ledger {
     const queuedAt = this.#options.now();
     try {
       // A hold with an idempotency key must survive a crash: the request may be repeated after it.
-      const bookingTerms = request.idempotency ? DURABLE : HOLDS;
-      const { facts } = request;
-      const [lifeMs, owner] = [this.#options.holdLifeMs, this.#spool.name];
-      const hold = { kind: "hold" as const, ...request, lifeMs, owner };
-      const outcome = await this.#queue.push(hold, bookingTerms);
+      const terms = idempotency ? DURABLE : HOLDS;
+      const { holdLifeMs: lifeMs } = this.#options;
+      const outcome = await this.#queue.push({ kind: "hold", ...request, lifeMs, owner: this.#spool.name }, terms);
       this.#refusedAtMs = null;
       // The store is available again: the spool can be booked now.
       if (this.#spool.isStoreUnavailable) void this.#spool.replay();
@@ -142,7 +141,7 @@ export class Ledger {
       if (!isUnavailable || !error.mayBeBooked) this.#endRunning(holdId);
       else {
         // So that its credits and its idempotency key become free.
-        this.release({ facts: request.facts, trace: null }).catch((err: unknown) => {
+        this.release({ facts, trace: null }).catch((err: unknown) => {
           this.#options.log.warn(
             { organizationId, holdId, err },
             "a hold that may have been booked could not be released: it stays open until it expires",
