@@ -114,7 +114,7 @@ export interface CompletionReport {
   settledMs: number;
   /** Null for a complete answer that is settled. */
   code: ErrorCode | "client_disconnected" | null;
-  /** That of each choice that has finished. */
+  /** Finish reasons of the choices that have finished. */
   finishReasons: string[];
   /** The charge; null if the hold was released, or could not be settled. */
   charge: { tokens: TokenCounts; amount: MicroCredits } | null;

@@ -218,7 +218,7 @@ export const SentRequest = Type.Object({
     }),
     stream: Type.Boolean(),
     stream_options: PartialObject({ include_usage: Type.Boolean() }),
-    n: Type.Integer({ minimum: 1, maximum: CHOICES_MAX, description: "Choices, each of at most `max_tokens`." }),
+    n: Type.Integer({ minimum: 1, maximum: CHOICES_MAX, description: "Number of choices; `max_tokens` bounds each." }),
     top_p: Type.Number({ minimum: 0, maximum: 1 }),
     stop: Type.Union([Type.String(), Type.Array(Type.String(), { maxItems: 4 })]),
     seed: Type.Integer(),
