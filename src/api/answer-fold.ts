@@ -1,8 +1,8 @@
 import { type AnswerPiece, NATIVE_DOCUMENT } from "./answer.ts";
-import type { Delta, FinishReason, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
+import type { Delta, OtherFields, ReplyMessage, ToolCallDelta } from "./chat/completion.ts";
 import type { ReasoningDetail, ToolCall } from "./chat/request.ts";
 import type { EmbeddingVector } from "./embeddings/vector.ts";
-import { isObject } from "./json.ts";
+import { isObject, type JsonObject } from "./json.ts";
 
 interface Logprobs {
   content: unknown[] | null;
@@ -16,7 +16,7 @@ export class AnswerFold {
   #content: string | undefined;
   #refusal: string | undefined;
   #reasoning: string | undefined;
-  readonly #details: ReasoningDetail[] = [];
+  readonly #details = new Map<string, Fields>();
   /** The whole answer on the upstream's own wire, if the request went out on that wire and the answer is not streamed. */
   document: Readonly<Record<string, unknown>> | undefined;
   vectors: readonly EmbeddingVector[] | undefined;
@@ -29,32 +29,30 @@ export class AnswerFold {
   readonly whole: Fields = {};
   /** The fields beside the message that this service only passes on. */
   readonly choice: Fields = {};
-  finishReason: FinishReason | undefined;
-  readonly #further = new Map<number, AnswerFold>();
+  /** The folds of all choices by their index; the first is this one. */
+  readonly #choices: AnswerFold[] = [this];
 
-  /** All choices with their index, in its order; the first is this message. An upstream may leave out others. */
+  /** All choices with their index, in its order. An upstream may leave out others than the first. */
   get choices(): [number, AnswerFold][] {
-    return [[0, this], ...[...this.#further].sort(([one], [other]) => one - other)];
+    return this.#choices.flatMap((fold, index) => [[index, fold]]);
   }
 
   add(pieces: readonly AnswerPiece[]): void {
     for (const piece of pieces) {
-      const { index = 0, delta, logprobs, native, whole, choice, vectors, finish_reason } = piece;
-      if (whole !== undefined) Object.assign(this.whole, whole);
-      if (index > 0) {
-        const further = this.#further.get(index) ?? new AnswerFold();
-        this.#further.set(index, further);
-        further.add([{ ...piece, index: 0, whole: {} }]);
-        continue;
-      }
-      if (finish_reason !== undefined) this.finishReason = finish_reason;
-      if (vectors !== undefined) this.vectors = vectors;
-      const document = native?.find(({ type }) => type === NATIVE_DOCUMENT);
-      if (document !== undefined) this.document = document.data;
-      if (delta !== undefined) this.#add(delta);
-      if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
-      if (choice !== undefined) Object.assign(this.choice, choice);
+      if (piece.whole !== undefined) Object.assign(this.whole, piece.whole);
+      const fold = this.#choices[piece.index ?? 0] ?? new AnswerFold();
+      this.#choices[piece.index ?? 0] = fold;
+      fold.#addPiece(piece);
     }
+  }
+
+  #addPiece({ delta, logprobs, native, choice, vectors }: AnswerPiece): void {
+    if (vectors !== undefined) this.vectors = vectors;
+    const document = native?.find(({ type }) => type === NATIVE_DOCUMENT);
+    if (document !== undefined) this.document = document.data;
+    if (delta !== undefined) this.#add(delta);
+    if (logprobs !== undefined && logprobs !== null) this.#addLogprobs(logprobs);
+    if (choice !== undefined) Object.assign(this.choice, choice);
   }
 
   message(): ReplyMessage {
@@ -67,7 +65,7 @@ export class AnswerFold {
     };
     if (this.#calls.size > 0) message.tool_calls = [...this.#calls.values()];
     if (this.#reasoning !== undefined) message.reasoning_content = this.#reasoning;
-    if (this.#details.length > 0) message.reasoning_details = this.#details;
+    if (this.#details.size > 0) message.reasoning_details = [...this.#details.values()] as ReasoningDetail[];
     Object.assign(message, this.#media);
     if (Object.keys(this.#others).length > 0) message.others = this.#others;
     return message;
@@ -77,7 +75,7 @@ export class AnswerFold {
     if (delta.content) this.#content = (this.#content ?? "") + delta.content;
     if (delta.refusal) this.#refusal = (this.#refusal ?? "") + delta.refusal;
     if (delta.reasoning_content) this.#reasoning = (this.#reasoning ?? "") + delta.reasoning_content;
-    if (delta.reasoning_details) this.#details.push(...delta.reasoning_details);
+    for (const detail of delta.reasoning_details ?? []) joinDetail(this.#details, detail);
     for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
     const { annotations, audio, images, others } = delta;
     addJoined(this.#media, { annotations, audio, images });
@@ -108,6 +106,19 @@ export function joinCall(
   call.function.name += called?.name ?? "";
   call.function.arguments += called?.arguments ?? "";
   if (extra_content !== undefined) call.extra_content = extra_content;
+}
+
+/** Fields of a reasoning detail whose text continues that of the part before. */
+const GROWING = new Set(["text", "summary", "data"]);
+
+/** Adds a reasoning detail, or a part of one, to those of an answer. Parts with the same type and index are joined. */
+export function joinDetail(details: Map<string, Fields>, part: JsonObject): void {
+  const key = `${part.type} ${typeof part.index === "number" ? part.index : `after ${details.size}`}`;
+  const begun = details.get(key) ?? {};
+  details.set(key, begun);
+  for (const name in part) {
+    begun[name] = (GROWING.has(name) ? joined(name, begun[name], part[name]) : (part[name] ?? begun[name])) ?? null;
+  }
 }
 
 function addJoined(fields: Fields, more: OtherFields = {}): void {

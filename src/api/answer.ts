@@ -28,17 +28,22 @@ export interface AnswerPiece {
 
 /** Follows which choices of an answer have begun, and which have finished. */
 export class ChoicesProgress {
-  /** Finish reasons by index; null for a choice that has not finished. */
-  readonly reasons = new Map<number, FinishReason | null>();
+  /** Finish reasons by the index of their choice: null for one that has not finished, a hole for one that has not begun. */
+  readonly reasons: (FinishReason | null)[] = [];
 
   add({ index = 0, delta, finish_reason }: AnswerPiece): void {
-    if (finish_reason !== undefined) this.reasons.set(index, finish_reason);
-    else if (delta !== undefined && !this.reasons.has(index)) this.reasons.set(index, null);
+    if (finish_reason !== undefined) this.reasons[index] = finish_reason;
+    else if (delta !== undefined) this.reasons[index] ??= null;
   }
 
-  /** Tells whether all choices that have begun have finished, at least so many. */
-  hasFinished(least: number): boolean {
-    return this.reasons.size >= least && !this.reasons.values().some((reason) => reason === null);
+  /** Number of choices that have begun. */
+  get begun(): number {
+    return this.reasons.filter((reason) => reason !== undefined).length;
+  }
+
+  /** Tells whether at least `count` choices have begun and all of them have finished. */
+  hasFinished(count: number): boolean {
+    return !this.reasons.includes(null) && this.begun >= count;
   }
 }
 
@@ -83,6 +88,8 @@ export interface AnswerHead {
 /** The part of an answer that is known when its charge is committed. */
 export interface AnswerEnd {
   finishReason: FinishReason;
+  /** Those of all choices by their index; a choice without one has `finishReason`. */
+  reasons?: readonly (FinishReason | null)[];
   usage: CompletionUsage;
   /** Unix seconds; absent where no time is stored. */
   ended?: number;

@@ -1,14 +1,15 @@
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import type { AnswerFold } from "../api/answer-fold.ts";
-import type { FinishReason } from "../api/chat/completion.ts";
 import { NumbersText } from "../api/embeddings/vector.ts";
-import { type CatalogModel, type Route, upstreamOf } from "../catalog/model.ts";
+import { type CatalogModel, upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import type { ApiError } from "../errors.ts";
 import { type Admission, budgetHeaders } from "./admit.ts";
+import type { Answered } from "./attempt.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
 import { rateLimitHeaders } from "./limits.ts";
+import type { Plan } from "./plan.ts";
 
 /** Receives an answer. One implementation writes a stream, one a document; the gateway knows no more of HTTP than this. */
 export interface AnswerSink {
@@ -16,8 +17,11 @@ export interface AnswerSink {
   readonly streams: boolean;
   /** Begins the answer: the upstream has begun to answer. */
   open(head: AnswerHead): void;
-  /** Takes pieces of the answer; returns a promise where the client reads more slowly than the upstream writes. */
-  push(pieces: readonly AnswerPiece[]): Promise<void> | undefined;
+  /**
+   * Takes pieces of the answer; returns a promise where the client reads more slowly than the upstream writes. `isFinished` tells
+   * that all choices that have begun are finished: usually only the usage and the end follow.
+   */
+  push(pieces: readonly AnswerPiece[], isFinished: boolean): Promise<void> | undefined;
   /** Ends the answer, which is complete and whose charge is committed; returns a promise where something is stored first. */
   close(end: AnswerEnd): Promise<void> | undefined;
   /** Ends an answer that failed after `open`, on a sink that streams. */
@@ -25,13 +29,10 @@ export interface AnswerSink {
 }
 
 /** Returns the headers of a deprecated model: Deprecation (RFC 9745) and Sunset (RFC 8594). */
-export function deprecationHeaders({
-  deprecatedSince,
-  shutdownDate,
-}: Pick<CatalogModel, "deprecatedSince" | "shutdownDate">): Record<string, string> {
+export function deprecationHeaders(model: Pick<CatalogModel, "deprecatedSince" | "shutdownDate">) {
   return {
-    ...(deprecatedSince !== null && { deprecation: `@${deprecatedSince}` }),
-    ...(shutdownDate !== null && { sunset: new Date(shutdownDate).toUTCString() }),
+    ...(model.deprecatedSince !== null && { deprecation: `@${model.deprecatedSince}` }),
+    ...(model.shutdownDate !== null && { sunset: new Date(model.shutdownDate).toUTCString() }),
   };
 }
 
@@ -39,12 +40,9 @@ export function deprecationHeaders({
 export function headOf(
   gateway: Pick<Gateway, "clock">,
   { facts, available, tightest, estimate, maxTokens, isShortened, requestLimit, tokenLimit }: Admission,
-  {
-    model,
-    route,
-    ignored,
-    contentType,
-  }: { model: CatalogModel; route: Route; ignored: readonly string[]; contentType?: string | undefined },
+  { model }: Pick<Plan, "model">,
+  { route, answer: { contentType } }: Answered,
+  ignored: readonly string[],
 ): AnswerHead {
   const headers = rateLimitHeaders([requestLimit, tokenLimit]);
   headers["x-credits-available"] = formatCredits(available);
@@ -89,15 +87,13 @@ export type Folded = Omit<AnswerFold, "add" | "document">;
 export const STORED_CHARACTERS_MAX = 1024 * 1024;
 
 /** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
-export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {
+export interface StoredAnswer extends Pick<AnswerHead, "id" | "created">, Required<Pick<AnswerEnd, "reasons">> {
   /** Unix seconds. */
   ended: number;
   /** The headers `x-tollgate-…` of the answer, and its media type if it is not JSON. */
   headers: Record<string, string>;
-  /** The whole answer; the fold of this piece is the answer again, with those of its further choices. */
-  piece: AnswerPiece;
-  further?: readonly AnswerPiece[];
-  finishReason: FinishReason;
+  /** The whole answer, as a piece for each choice. Their fold is the answer again. */
+  pieces: readonly AnswerPiece[];
   tokens: TokenCounts;
 }
 
@@ -105,8 +101,7 @@ export interface StoredAnswer extends Pick<AnswerHead, "id" | "created"> {
 export function storedText(
   { id, created, headers }: AnswerHead,
   fold: Folded,
-  { tokens, ended }: Pick<StoredAnswer, "tokens" | "ended">,
-  finishReason: FinishReason = "stop",
+  { tokens, ended, reasons }: Pick<StoredAnswer, "tokens" | "ended" | "reasons">,
 ): string | null {
   const { vectors } = fold;
   const lengths = (vectors ?? []).map((vector) => (vector instanceof NumbersText ? vector.json : vector).length);
@@ -115,20 +110,17 @@ export function storedText(
   const own = Object.fromEntries(
     Object.entries(headers).filter(([name]) => name.startsWith("x-tollgate-") || name === "content-type"),
   );
-  const further = fold.choices.slice(1).map(([index, one]) => {
-    return { ...pieceOf(one), index, ...(one.finishReason && { finish_reason: one.finishReason }) };
-  });
-  const stored: StoredAnswer = { id, created, ended, headers: own, piece: pieceOf(fold), finishReason, tokens };
-  if (further.length > 0) stored.further = further;
+  const stored: StoredAnswer = { id, created, ended, headers: own, pieces: fold.choices.map(pieceOf), reasons, tokens };
   const text = JSON.stringify(stored);
   return text.length > STORED_CHARACTERS_MAX ? null : text;
 }
 
-function pieceOf(fold: Folded): AnswerPiece {
+function pieceOf([index, fold]: [number, Folded]): AnswerPiece {
   const { vectors, logprobs, whole, choice } = fold;
   const { role: _role, tool_calls, ...rest } = fold.message();
   const calls = tool_calls?.map((call, index) => ({ index, ...call }));
   return {
+    index,
     delta: { ...rest, ...(calls && { tool_calls: calls }) },
     logprobs,
     ...(vectors && { vectors }),

@@ -196,7 +196,7 @@ export async function chargeOf(
       : countedCharge(report, { input, ...counts.answer }, { ...plan.estimate.calls, ...meter.calls }, bounds);
   if (!isHidden(one)) return seen;
   const upstream = upstreamOf(one.route);
-  const choices = Math.max(meter.choices.reasons.size, outputRates.choicesOf(upstream, plan.estimate.choices));
+  const choices = Math.max(meter.choices.begun, outputRates.choicesOf(upstream, plan.estimate.choices));
   return withHidden(seen, choices * outputRates.estimate(upstream, one.elapsedMs), one);
 }
 

@@ -86,7 +86,7 @@ function reportOf(
     firstTokenAtMs: firstTokenMs === null ? null : admission.admittedAtMs + firstTokenMs,
     code:
       end === "client_disconnected" ? "client_disconnected" : failure === undefined ? null : publicError(failure).code,
-    finishReasons: [...meter.choices.reasons.values()].flatMap((reason) => reason ?? []),
+    finishReasons: meter.choices.reasons.filter((reason) => reason !== null),
     charge: settlement?.ended === undefined ? null : { tokens: settlement.tokens, amount: settlement.charged },
     providerCost: meter.providerRecord.providerCost,
   };
@@ -102,7 +102,7 @@ function keepConversation(
   if (!principal.keepsConversations || kind !== "completion") return;
   const { organizationId, holdId } = facts;
   const isWhole = failure === undefined;
-  const finishReason = isWhole ? (meter.finishReason ?? "stop") : null;
+  const finishReason = isWhole ? (meter.choices.reasons[0] ?? "stop") : null;
   const answer = () => {
     if (fold === undefined || !(isStreamed || isWhole)) return null;
     return { message: fold.message(), finish_reason: finishReason };
@@ -119,9 +119,8 @@ function respond(
   client: AnswerSink,
 ): Promise<void> | undefined {
   const { end, isStreamed, meter } = completed.delivery;
-  if (failure === undefined && settlement !== undefined) {
-    return client.close(endOfAnswer(settlement, meter.finishReason));
-  }
+  const { reasons } = meter.choices;
+  if (failure === undefined && settlement !== undefined) return client.close(endOfAnswer(settlement, reasons));
   const error = publicError(failure);
   // The code is in the access log; this line adds the upstreams that were tried, or the place of the defect.
   const { requestId, principal, request } = call;
@@ -146,9 +145,9 @@ function replay(
   { answer, charged, available, ...limits }: Replay,
   client: AnswerSink,
 ): Promise<void> | undefined {
-  const { piece, further = [], finishReason, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
+  const { pieces, reasons, tokens, ended, ...head } = JSON.parse(answer) as StoredAnswer;
   const { input: promptTokens } = tokenTotals(tokens);
   client.open({ ...headOfReplay(call, model, head, { available, ...limits }), promptTokens });
-  void client.push([piece, ...further]);
-  return client.close(endOfAnswer({ tokens, charged, available, ended }, finishReason));
+  void client.push(pieces, true);
+  return client.close(endOfAnswer({ tokens, charged, available, ended }, reasons));
 }

@@ -61,7 +61,7 @@ export async function deliver(
     const pieces = completeToolCalls(chunks);
     meter.add(pieces);
     fold?.add(pieces);
-    const drained = client.push(pieces);
+    const drained = client.push(pieces, meter.choices.hasFinished(1));
     if (drained === undefined) return lease.ready();
     const fromMs = gateway.clock();
     return drained.then(() => {
@@ -71,7 +71,7 @@ export async function deliver(
   };
   try {
     const ignored = [...plan.ignored, ...(answer.ignored ?? []), ...call.ignored];
-    head = headOf(gateway, admission, { model: plan.model, route, ignored, contentType: answer.contentType });
+    head = headOf(gateway, admission, plan, answered, ignored);
     client.open(head);
     isStreamed = client.streams;
     if (isStreamed) {
@@ -82,7 +82,7 @@ export async function deliver(
     }
     await relay(answer.chunks[Symbol.asyncIterator](), passOn);
     lease.require();
-    if (meter.finishReason === undefined) throw new UpstreamError("failed", "The answer ended without a finish reason");
+    if (!meter.choices.hasFinished(1)) throw new UpstreamError("failed", "The answer ended without a finish reason");
   } catch (error) {
     failure = isOwnCut(call.signal.reason) ? call.signal.reason : error;
   }

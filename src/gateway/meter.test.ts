@@ -133,7 +133,7 @@ describe("Meter", () => {
     meter.add([{ delta: { reasoning_content: "hm " } }, { delta: { content: "x".repeat(40) } }]);
     meter.add([{ delta: { tool_calls: [{ index: 0, id: "c", function: { name: "f", arguments: "{}" } }] } }]);
     meter.add([{ finish_reason: "stop" }]);
-    expect(meter.finishReason).toBe("stop");
+    expect(meter.choices.reasons).toEqual(["stop"]);
     expect([meter.output.roughTokens, meter.reasoning.roughTokens]).toEqual([1 + 10 + 2, 1]);
     expect([meter.output.text(), meter.reasoning.text()]).toEqual([`one ${"x".repeat(40)}f{}`, "hm "]);
     expect(meter.report()).toBeUndefined();

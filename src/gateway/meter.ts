@@ -1,5 +1,5 @@
 import { ChoicesProgress } from "../api/answer.ts";
-import type { CompletionUsage, FinishReason } from "../api/chat/completion.ts";
+import type { CompletionUsage } from "../api/chat/completion.ts";
 import { CALL_ROWS, type CallCounts, FURTHER_ROWS, type TokenClass } from "../api/price-classes.ts";
 import { type SentTextVisitor, visitSent } from "../api/sent-text.ts";
 import { printable } from "../api/wording.ts";
@@ -91,11 +91,6 @@ export class Meter implements SentTextVisitor {
       this.#usage = chunk.usage;
       this.#sentBefore = this.#sent;
     }
-  }
-
-  /** That of the first choice. */
-  get finishReason(): FinishReason | undefined {
-    return this.choices.reasons.get(0) ?? undefined;
   }
 
   /** The provider's own record of the answer, as far as it is known. */
@@ -281,8 +276,14 @@ export function usageOf(tokens: TokenCounts, charged: MicroCredits): CompletionU
 
 /** Returns the counts that are not 0; undefined where there are none. */
 function stated<Name extends string>(counts: Record<Name, number | undefined>): { [N in Name]?: number } | undefined {
-  const found = Object.entries<number | undefined>(counts).filter(([, count]) => count !== undefined && count !== 0);
-  return found.length === 0 ? undefined : (Object.fromEntries(found) as { [N in Name]?: number });
+  let found: { [N in Name]?: number } | undefined;
+  for (const name in counts) {
+    const count = counts[name];
+    if (count === undefined || count === 0) continue;
+    found ??= {};
+    found[name] = count;
+  }
+  return found;
 }
 
 /** Formats a provider's cost as a decimal number without an exponent; null where the value is not a cost. */

@@ -1,12 +1,11 @@
 import type { AnswerEnd } from "../api/answer.ts";
-import type { FinishReason } from "../api/chat/completion.ts";
 import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { Attempt, Trace } from "../credits/facts.ts";
 import type { TokenCounts } from "../credits/price.ts";
 import { UpstreamError, type UpstreamFailure } from "../errors.ts";
 import { type Admission, intentOf } from "./admit.ts";
-import { STORED_CHARACTERS_MAX, storedText } from "./answer.ts";
+import { STORED_CHARACTERS_MAX, type StoredAnswer, storedText } from "./answer.ts";
 import { type Answered, attemptsOf, type Unanswered } from "./attempt.ts";
 import { type Charge, chargedAt, chargeOf, roughTokens, tokenBoundsOf } from "./charge.ts";
 import type { Delivery } from "./deliver.ts";
@@ -71,19 +70,17 @@ interface AnswerState extends Pick<Delivery, "end" | "isStreamed"> {
  * or releases all of it. Rejects with StoreUnavailableError where neither the store nor the spool takes the settlement.
  */
 export async function settle(gateway: Gateway, call: GatewayCall, completed: Completed): Promise<Settlement> {
-  const { ledger } = gateway;
   const { plan, admission, upstream, delivery } = completed;
   const { facts, available } = admission;
   const { end, isStreamed, meter } = delivery;
-  const isCalled = upstream.calledAtMs !== null;
-  if (!isCharged({ end, isStreamed, isCalled, hasContent: meter.hasContent })) {
-    await ledger.release({ facts, trace: traceOf(completed, null) });
+  if (!isCharged({ end, isStreamed, isCalled: upstream.calledAtMs !== null, hasContent: meter.hasContent })) {
+    await gateway.ledger.release({ facts, trace: traceOf(completed, null) });
     return { tokens: roughTokens(plan.model, upstream.route, admission, meter), charged: 0n, available };
   }
   const { tokens: counts, basis, reported } = await chargeFor(gateway, completed);
   const { facts: charging, tokens } = chargedAt(admission, upstream.route, counts, meter.serviceTier);
   const ended = Math.floor(gateway.clock() / 1000);
-  const outcome = await ledger.settle({
+  const outcome = await gateway.ledger.settle({
     facts: end === "complete" ? charging : { ...charging, intent: isRepeatable(delivery) ? intentOf(call) : null },
     tokens,
     basis,
@@ -112,9 +109,14 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const charge = await chargeOf({ tokenCounter: gateway.tokenCounter.forCharges(organizationId), outputRates }, one);
   const { tokens, basis, reported } = charge;
   if (end === "complete" && basis === "reported" && !plan.isInputOnly) {
-    const choices = { choices: Math.max(1, meter.choices.reasons.size), choicesAsked: estimate.choices };
-    const written = { tokens: tokens.output + tokens.reasoning, durationMs: elapsedMs, ...choices };
-    outputRates.note({ upstream: upstreamOf(route), organizationId, ...written });
+    outputRates.note({
+      upstream: upstreamOf(route),
+      organizationId,
+      tokens: tokens.output + tokens.reasoning,
+      choices: Math.max(1, meter.choices.begun),
+      choicesAsked: estimate.choices,
+      durationMs: elapsedMs,
+    });
   }
   if (reported === null) return charge;
   const { holdId, requestId } = facts;
@@ -136,7 +138,7 @@ function answerToStore(
   const { end, head, fold, meter } = delivery;
   if (idempotency === null || end !== "complete" || head === undefined || fold === undefined) return null;
   if (meter.dataCharacters > STORED_CHARACTERS_MAX) return null;
-  return storedText(head, fold, { tokens, ended }, meter.finishReason);
+  return storedText(head, fold, { tokens, ended, reasons: meter.choices.reasons });
 }
 
 /** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
@@ -156,10 +158,9 @@ function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts 
 }
 
 /** Returns the end of an answer whose charge is committed. */
-export function endOfAnswer(
-  { tokens, charged, available, ended }: Settlement,
-  finishReason: FinishReason = "stop",
-): AnswerEnd {
+export function endOfAnswer(settlement: Settlement, reasons: StoredAnswer["reasons"]): AnswerEnd {
+  const { tokens, charged, available, ended } = settlement;
   const headers = { "x-credits-available": formatCredits(available), "x-credits-charged": formatCredits(charged) };
-  return { finishReason, usage: usageOf(tokens, charged), ...(ended !== undefined && { ended }), headers };
+  const finishReason = reasons[0] ?? "stop";
+  return { finishReason, reasons, usage: usageOf(tokens, charged), ...(ended !== undefined && { ended }), headers };
 }

@@ -3,6 +3,7 @@ import { type AddressInfo, connect, type Socket } from "node:net";
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
 import type { FastifyReply } from "fastify";
 import { afterEach, describe, expect, test, vi } from "vitest";
+import { type AnswerPiece, ChoicesProgress } from "../api/answer.ts";
 import { ChatEventEncoder } from "../api/chat/encode.ts";
 import type { DecodedCompletion } from "../api/wire.ts";
 import { closeWhenUnread } from "./connection.ts";
@@ -55,7 +56,7 @@ function sinkOn(response: ServerResponse, slowClientMs = SLOW_CLIENT_MS) {
 /** Pushes until the client does not keep up. Returns the promise of the last push and the pushed text. */
 function fill(sink: EventStreamSink): { drained: Promise<void>; bytes: number } {
   for (let bytes = PIECE[0]?.delta.content.length ?? 0; ; bytes += 16 * 1024) {
-    const drained = sink.push(PIECE);
+    const drained = sink.push(PIECE, false);
     if (drained !== undefined) return { drained, bytes };
   }
 }
@@ -81,7 +82,7 @@ describe("A client that does not read a stream", () => {
     expect(stalls()).toBe(1);
     expect(pushed).toBeLessThan(64 * MEBIBYTE);
     expect(response.destroyed).toBe(true);
-    expect(sink.push(PIECE)).toBeUndefined();
+    expect(sink.push(PIECE, false)).toBeUndefined();
   });
 
   test("A client that reads again in time receives the rest.", async () => {
@@ -155,7 +156,7 @@ test.each(["1.0", "1.1"])("Every text arrives unchanged, whatever is written wit
   sink.open(HEAD);
   // Some are sent together, some alone.
   for (const [index, content] of texts.entries()) {
-    sink.push([{ delta: { content } }]);
+    sink.push([{ delta: { content } }], false);
     if (index % 2 === 0) await sleep(5);
   }
   sink.close({
@@ -197,9 +198,9 @@ describe("The last content of an answer", () => {
     vi.useFakeTimers({ toFake: ["setTimeout"] });
     const { sink } = sinkOn(response);
     sink.open(HEAD);
-    sink.push([{ delta: { content: "all of it" } }, { finish_reason: "stop" }]);
+    sink.push([{ delta: { content: "all of it" } }, { finish_reason: "stop" }], true);
     await nextTurn();
-    sink.push([{ usage: {} }]);
+    sink.push([{ usage: {} }], true);
     await nextTurn();
     sink.close({ finishReason: "stop", usage, headers: {} });
     let received = "";
@@ -217,9 +218,11 @@ describe("The last content of an answer", () => {
     const write = vi.spyOn(response, "write");
     vi.useFakeTimers({ toFake: ["setTimeout"] });
     const { sink } = sinkOn(response);
-    const sent = async (pieces: Parameters<typeof sink.push>[0]) => {
+    const progress = new ChoicesProgress();
+    const sent = async (pieces: AnswerPiece[]) => {
       write.mockClear();
-      sink.push(pieces);
+      for (const piece of pieces) progress.add(piece);
+      sink.push(pieces, progress.hasFinished(1));
       await nextTurn();
       return write.mock.calls.length;
     };
@@ -235,7 +238,7 @@ describe("The last content of an answer", () => {
     const { socket, response } = await respond();
     const { sink } = sinkOn(response);
     sink.open(HEAD);
-    sink.push([{ delta: { content: "all of it" }, finish_reason: "stop" }]);
+    sink.push([{ delta: { content: "all of it" }, finish_reason: "stop" }], true);
     let received = "";
     for await (const data of socket.setEncoding("utf8")) {
       received += data;

@@ -1,6 +1,6 @@
 import type { OutgoingHttpHeaders, ServerResponse } from "node:http";
 import type { FastifyReply } from "fastify";
-import { type AnswerEnd, type AnswerHead, type AnswerPiece, ChoicesProgress } from "../api/answer.ts";
+import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import type { DecodedCompletion, EventEncoder } from "../api/wire.ts";
 import type { ApiError } from "../errors.ts";
 import type { AnswerSink } from "../gateway/answer.ts";
@@ -29,7 +29,6 @@ export class EventStreamSink implements AnswerSink {
   readonly #events: EventWriter;
   /** Undefined before the answer is opened. */
   #encoder: EventEncoder | undefined;
-  readonly #choices = new ChoicesProgress();
   #keepAlive: NodeJS.Timeout | undefined;
 
   constructor(reply: FastifyReply, wire: Wire, client: StreamClient) {
@@ -62,11 +61,9 @@ export class EventStreamSink implements AnswerSink {
     onClosed(this.#reply.raw, () => clearInterval(this.#keepAlive));
   }
 
-  push(pieces: readonly AnswerPiece[]): Promise<void> | undefined {
+  push(pieces: readonly AnswerPiece[], isFinished: boolean): Promise<void> | undefined {
     this.#encoder?.push(pieces);
-    for (const piece of pieces) this.#choices.add(piece);
-    // Once every choice that has begun has finished, usually only the usage and the end follow.
-    this.#events.flush(this.#choices.hasFinished(1));
+    this.#events.flush(isFinished);
     this.#keepAlive?.refresh();
     return this.#reply.raw.writableNeedDrain ? this.#drained() : undefined;
   }

@@ -205,7 +205,7 @@ async function heardOf(batches: readonly (readonly UpstreamChunk[])[]): Promise<
   }
   const tokens = await tokensOf(meter);
   const microCredits = priceOf(tokens, PRICES);
-  const { finishReason = "stop" } = meter;
+  const finishReason = meter.choices.reasons[0] ?? "stop";
   const end = { finishReason, usage: usageOf(tokens, microCredits), ended: 0, headers: {} };
   const events = Object.entries(DECODED).map(([name, decoded]) => {
     let text = "";

@@ -20,7 +20,7 @@ const ID_PREFIX = "chatcmpl-";
 export function toChatCompletion(
   { id, created, model, organizationId }: AnswerHead,
   answer: AnswerFold,
-  { finishReason, usage }: AnswerEnd,
+  { finishReason, reasons = [], usage }: AnswerEnd,
   conversation: readonly RequestMessage[],
   isLegacy = false,
 ): ChatCompletion {
@@ -30,9 +30,10 @@ export function toChatCompletion(
       index,
       message: toSent(one.message(), isLegacy, toSentCall) as Choice["message"],
       logprobs: one.logprobs,
-      finish_reason: sentReason(one.finishReason ?? finishReason, isLegacy),
+      finish_reason: sentReason(reasons[index] ?? finishReason, isLegacy),
     }),
   );
+  const message = choices[0]?.message as Choice["message"];
   return {
     ...answer.whole,
     id: `${ID_PREFIX}${id}`,
@@ -42,7 +43,7 @@ export function toChatCompletion(
     organization_id: organizationId,
     messages: [
       ...conversation.map(toResultingMessage),
-      ...choices.slice(0, 1).map(({ message }) => ({ ...message, content: message.content ?? "" })),
+      message.content === null ? { ...message, content: "" } : (message as ResultingMessage),
     ],
     choices,
     usage,
@@ -104,12 +105,7 @@ export class ChatEventEncoder implements EventEncoder {
   }
 
   push(pieces: readonly AnswerPiece[]): void {
-    for (const piece of pieces) {
-      const { index = 0, finish_reason: reason } = piece;
-      this.#pushPiece(piece, index, this.#choice(index));
-      // Sent at the end, because some upstreams repeat it, or send more content.
-      if (reason !== undefined) this.#choice(index).reason = reason;
-    }
+    for (const piece of pieces) this.#pushPiece(piece);
   }
 
   /** Returns what was sent of a choice, which begins with its role. */
@@ -123,7 +119,8 @@ export class ChatEventEncoder implements EventEncoder {
     return begun;
   }
 
-  #pushPiece({ delta, logprobs, whole, choice }: AnswerPiece, index: number, state: SentChoice): void {
+  #pushPiece({ index = 0, delta, logprobs, whole, choice }: AnswerPiece): void {
+    const state = this.#choice(index);
     const isPlain = logprobs === undefined && whole === undefined && choice === undefined;
     const content = isPlain && delta !== undefined ? onlyContentOf(delta) : undefined;
     if (content !== undefined) {
@@ -133,8 +130,7 @@ export class ChatEventEncoder implements EventEncoder {
     }
     const once = whole && this.#addCommon(whole);
     const sent = delta && withoutRole(delta);
-    const isEmpty = (value: unknown) => value === undefined || value === null;
-    if (isEmpty(sent) && isEmpty(logprobs) && isEmpty(once) && isEmpty(choice)) return;
+    if ((sent ?? logprobs ?? once ?? choice ?? null) === null) return;
     if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) state.hasContent = true;
     const fields = sent ? toSent(sent, this.#options.isLegacy, (call) => toSentDelta(call, state)) : {};
     this.#addEvent(choiceOf(index, fields, null, { logprobs, choice }), { once });
@@ -152,10 +148,11 @@ export class ChatEventEncoder implements EventEncoder {
     return Object.keys(once).length === 0 ? undefined : once;
   }
 
-  close({ finishReason, usage }: AnswerEnd): void {
+  /** Sends the finish reasons, which some upstreams repeat, or follow with more content. */
+  close({ finishReason, reasons = [], usage }: AnswerEnd): void {
     const { includeUsage } = this.#options;
-    for (const [index, { reason = finishReason }] of this.#choices) {
-      if (index > 0) this.#addEvent(this.#endOf(index, reason));
+    for (const index of this.#choices.keys()) {
+      if (index > 0) this.#addEvent(this.#endOf(index, reasons[index] ?? finishReason));
     }
     // The first choice ends last, with the usage.
     const last = this.#endOf(0, finishReason);
@@ -187,7 +184,6 @@ export class ChatEventEncoder implements EventEncoder {
 interface SentChoice {
   hasContent: boolean;
   customCalls: Set<number>;
-  reason?: FinishReason;
 }
 
 function toSentDelta({ isCustom, ...call }: ToolCallDelta, { customCalls }: SentChoice): object {

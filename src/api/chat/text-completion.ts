@@ -83,10 +83,10 @@ export function decodeTextCompletion(body: unknown): DecodedCompletion {
     paramOf: (param) =>
       param.startsWith("messages") ? "prompt" : param.replace("max_completion_tokens", "max_tokens"),
     events: (head, add) => textEvents(head, add, hasUsage),
-    document: (head, answer, { finishReason, usage }) => {
+    document: (head, answer, { finishReason, reasons = [], usage }) => {
       const choices = answer.choices.map(([index, one]) => {
         const { content, refusal } = one.message();
-        return choiceOf(index, (content ?? "") + (refusal ?? ""), one.finishReason ?? finishReason);
+        return choiceOf(index, (content ?? "") + (refusal ?? ""), reasons[index] ?? finishReason);
       });
       return { ...headOf(head), choices, usage };
     },
@@ -103,8 +103,6 @@ function choiceOf(index: number, text: string, finishReason: FinishReason | null
 
 function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): EventEncoder {
   const common = headOf(head);
-  /** Reasons of the further choices, sent at the end: some upstreams repeat them, or send more content. */
-  const reasons = new Map<number, FinishReason>();
   /** With `include_usage`, every event has the field (OpenAI's documentation, "Streaming"). */
   const addEvent = (choices: readonly object[], usage: CompletionUsage | null) => {
     const counted = usage !== null || includeUsage ? { usage } : {};
@@ -113,14 +111,16 @@ function textEvents(head: AnswerHead, add: AddEvent, includeUsage: boolean): Eve
   return {
     keepAlive: ": keep-alive\n\n",
     push(pieces) {
-      for (const { index = 0, delta, finish_reason: reason } of pieces) {
+      for (const { index = 0, delta } of pieces) {
         const text = (delta?.content ?? "") + (delta?.refusal ?? "");
         if (text !== "") addEvent([choiceOf(index, text, null)], null);
-        if (index > 0 && reason !== undefined) reasons.set(index, reason);
       }
     },
-    close({ finishReason, usage }) {
-      for (const [index, reason] of reasons) addEvent([choiceOf(index, "", reason)], null);
+    // Some upstreams repeat finish reasons, or send more content after them.
+    close({ finishReason, reasons = [], usage }) {
+      reasons.forEach((reason, index) => {
+        if (index > 0 && reason !== null) addEvent([choiceOf(index, "", reason)], null);
+      });
       // The first choice ends last, with the usage.
       addEvent([choiceOf(0, "", finishReason)], includeUsage ? null : usage);
       if (includeUsage) addEvent([], usage);

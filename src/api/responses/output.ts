@@ -1,4 +1,5 @@
 import type { AnswerPiece } from "../answer.ts";
+import { joinDetail } from "../answer-fold.ts";
 import type { ToolCallDelta } from "../chat/completion.ts";
 import type { ReasoningDetail } from "../chat/request.ts";
 import { detailsOf, isObject, parseJson } from "../json.ts";
@@ -49,7 +50,7 @@ export class OutputBuilder {
   readonly #options: OutputOptions;
   readonly #emit: EmitEvent;
   #reasoning: Open<Item<"reasoning">> | undefined;
-  #details: ReasoningDetail[] = [];
+  readonly #details = new Map<string, Record<string, unknown>>();
   #message: Open<Item<"message">> | undefined;
   #part: OpenPart | undefined;
   /** Open until the answer ends, because upstreams may send the pieces of several calls in any order. */
@@ -65,7 +66,7 @@ export class OutputBuilder {
     if (delta.reasoning_content) this.#think(delta.reasoning_content);
     if (delta.reasoning_details !== undefined && delta.reasoning_details.length > 0) {
       this.#openReasoning();
-      this.#details.push(...delta.reasoning_details);
+      for (const detail of delta.reasoning_details) joinDetail(this.#details, detail);
     }
     if (delta.content) this.#say(delta.content, logprobs);
     for (const annotation of delta.annotations ?? []) this.#annotate(annotation);
@@ -122,8 +123,9 @@ export class OutputBuilder {
       this.#emit("response.reasoning_summary_text.done", { ...place, text: part.text });
       this.#emit("response.reasoning_summary_part.done", { ...place, part });
     }
-    if (this.#details.length > 0) item.encrypted_content = toEncryptedContent({ details: this.#details });
-    this.#details = [];
+    const details = [...this.#details.values()] as ReasoningDetail[];
+    if (details.length > 0) item.encrypted_content = toEncryptedContent({ details });
+    this.#details.clear();
     this.#done(open, last);
   }
 

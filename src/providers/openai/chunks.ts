@@ -1,4 +1,6 @@
 import { createHash } from "node:crypto";
+import { ChoicesProgress } from "../../api/answer.ts";
+import { joinDetail } from "../../api/answer-fold.ts";
 import { Delta, type FinishReason, type ToolCallDelta } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { detailsOf, isObject, type JsonObject, objectsIn, textOf } from "../../api/json.ts";
@@ -44,7 +46,9 @@ function othersOf(record: JsonObject, known: ReadonlySet<string>): JsonObject | 
  */
 export class ChunkReader {
   isFinished = false;
-  /** True once an event was read. All events have the same id, so only the first one's is passed on. */
+  /** True once an event with a choice was read. All events have the same id, so only the first one's is passed on. */
+  #hasId = false;
+  /** True once a choice was read. */
   #hasRead = false;
   /** The unknown fields of the whole answer as JSON; a long text's digest, because nothing limits its memory here. */
   #othersText = "";
@@ -58,33 +62,37 @@ export class ChunkReader {
 
   /** Reads a streamed event; undefined if it has no choice and no usage. Throws UpstreamError if the answer failed. */
   readEvent(event: JsonObject): UpstreamChunk | undefined {
-    const usage = toUsage(event.usage);
     const choice = firstChoice(event.choices);
-    if (choice === undefined) {
-      const whole = this.#newOthers(event);
-      if (usage === undefined && whole === undefined) return undefined;
-      return { ...(usage && { usage }), ...(whole && { whole }) };
-    }
-    // Some upstreams stream a whole message. After pieces it would repeat them.
-    const message = this.#hasRead ? undefined : choice.message;
-    return this.#read(event, choice, choice.delta ?? message ?? messageOf(choice), usage, false);
+    const chunk = this.readWhole(event, choice !== undefined);
+    if (choice !== undefined) return this.readChoice(choice, false, chunk);
+    return chunk.usage === undefined && chunk.whole === undefined ? undefined : chunk;
   }
 
   /** Reads an unstreamed answer. Throws UpstreamError if it has no message, or failed. */
   readAnswer(answer: JsonObject): UpstreamChunk[] {
-    const choice = firstChoice(answer.choices);
-    const message = choice && (choice.message ?? messageOf(choice));
-    if (choice === undefined || !isObject(message)) throw new UpstreamError("malformed", "The answer has no message");
-    return [this.#read(answer, choice, message, toUsage(answer.usage), true)];
+    return [this.readChoice(firstChoice(answer.choices) ?? {}, true, this.readWhole(answer, true))];
   }
 
-  #read(whole: JsonObject, choice: JsonObject, message: unknown, usage: UpstreamChunk["usage"], isWhole: boolean) {
+  /** Reads the fields of the whole answer: of an event without a choice, only its usage and those that are passed on. */
+  readWhole(event: JsonObject, hasChoice: boolean): UpstreamChunk {
     const chunk: UpstreamChunk = {};
-    if (typeof whole.service_tier === "string") chunk.service_tier = whole.service_tier;
-    if (!this.#hasRead && typeof whole.id === "string") chunk.responseId = whole.id;
-    this.#hasRead = true;
-    const others = this.#newOthers(whole);
+    if (hasChoice && typeof event.service_tier === "string") chunk.service_tier = event.service_tier;
+    if (hasChoice && !this.#hasId && typeof event.id === "string") chunk.responseId = event.id;
+    this.#hasId ||= hasChoice;
+    const others = this.#newOthers(event);
     if (others !== undefined) chunk.whole = others;
+    const usage = toUsage(event.usage);
+    if (usage !== undefined) chunk.usage = usage;
+    return chunk;
+  }
+
+  /** Adds a choice to a chunk, whatever its index. Throws UpstreamError if it failed, or is whole and has no message. */
+  readChoice(choice: JsonObject, isWhole: boolean, chunk: UpstreamChunk): UpstreamChunk {
+    // Some upstreams stream a whole message. After pieces it would repeat them.
+    const whole = this.#hasRead ? undefined : choice.message;
+    const message = (isWhole ? undefined : choice.delta) ?? whole ?? messageOf(choice);
+    if (isWhole && !isObject(message)) throw new UpstreamError("malformed", "The answer has no message");
+    this.#hasRead = true;
     const beside = othersOf(choice, CHOICE_FIELDS);
     if (beside !== undefined) chunk.choice = beside;
     if (isObject(message)) chunk.delta = this.#readDelta(message, isWhole);
@@ -97,7 +105,6 @@ export class ChunkReader {
       this.#addDetails(chunk);
       this.#addDetailsToCall(chunk);
     }
-    if (usage !== undefined) chunk.usage = usage;
     return chunk;
   }
 
@@ -164,7 +171,7 @@ export class ChoicesReader implements WireReader {
   /** Reads the fields of the whole answer, which are sent once. */
   readonly #whole = new ChunkReader();
   readonly #readers: readonly ChunkReader[];
-  readonly #begun = new Set<ChunkReader>();
+  readonly #progress = new ChoicesProgress();
 
   constructor(count: number) {
     this.#readers = Array.from({ length: count }, () => new ChunkReader(DETAILS_LENGTH_MAX / count));
@@ -172,11 +179,11 @@ export class ChoicesReader implements WireReader {
 
   /** True once all choices that have begun are finished: some upstreams send only one. */
   get isFinished(): boolean {
-    return this.#begun.size > 0 && this.#begun.values().every((reader) => reader.isFinished);
+    return this.#progress.hasFinished(1);
   }
 
   get awaitsChoices(): boolean {
-    return this.#begun.size < this.#readers.length;
+    return this.#progress.begun < this.#readers.length;
   }
 
   readAnswer(answer: JsonObject): UpstreamChunk[] {
@@ -187,18 +194,17 @@ export class ChoicesReader implements WireReader {
     // Each becomes an event of its own, which may be several times larger.
     const choices = objectsIn(answer.choices).slice(0, this.#readers.length);
     if (isWhole && choices.length === 0) throw new UpstreamError("malformed", "The answer has no message");
-    const { usage, ...fields } = this.#whole.readEvent({ ...answer, choices: choices.length > 0 ? [{}] : [] }) ?? {};
-    const places = choices.map(({ index }, place) => indexOf(index ?? place));
+    const { usage, ...fields } = this.#whole.readWhole(answer, choices.length > 0);
+    const places = choices.map(({ index }, place) => choiceIndexOf(index ?? place));
     // Some servers number all choices 0. In a stream, nothing then tells them apart.
     const isNumbered = !isWhole || new Set(places.filter((index) => this.#readers[index])).size === choices.length;
     const chunks = choices.flatMap((choice, place) => {
       const index = isNumbered ? (places[place] ?? place) : place;
       const reader = this.#readers[index];
       if (reader === undefined) return [];
-      this.#begun.add(reader);
-      const one = { choices: [{ ...choice, index: 0 }] };
-      const [chunk] = isWhole ? reader.readAnswer(one) : [reader.readEvent(one)];
-      return [{ ...chunk, index }];
+      const chunk = reader.readChoice(choice, isWhole, { index });
+      this.#progress.add(chunk);
+      return [chunk];
     });
     // A report goes last: text that follows it is charged in addition.
     return [fields, ...chunks, usage === undefined ? {} : { usage }].filter((chunk) => Object.keys(chunk).length > 0);
@@ -206,13 +212,14 @@ export class ChoicesReader implements WireReader {
 }
 
 /** Returns the index of a choice, which some upstreams write as a text; -1 if the value is none. */
-function indexOf(value: unknown): number {
+function choiceIndexOf(value: unknown): number {
   return Number.isInteger(value) || (typeof value === "string" && /^\d+$/.test(value)) ? Number(value) : -1;
 }
 
 /** Returns the choice with index 0. A choice without an index counts as the first. */
 function firstChoice(choices: unknown): JsonObject | undefined {
-  return objectsIn(choices).find(({ index }) => (index ?? 0) === 0);
+  if (!Array.isArray(choices)) return undefined;
+  return choices.find((choice): choice is JsonObject => isObject(choice) && (choice.index ?? 0) === 0);
 }
 
 /** Returns the text of a choice as a message: in the completions API, a choice has a text in place of a message. */
@@ -307,8 +314,6 @@ export function endedWith(reason: string): UpstreamError {
 
 /** Characters of the reasoning details of an answer, an equal part for each choice; more are not kept. */
 const DETAILS_LENGTH_MAX = 128 * 1024;
-/** Fields whose text continues that of the piece before. */
-const GROWING = ["text", "summary", "data"];
 
 /**
  * Collects OpenRouter's `reasoning_details`: signed reasoning, streamed in pieces. Some models require it to be sent back
@@ -329,12 +334,19 @@ export class ReasoningDetails {
   }
 
   add(pieces: unknown): void {
-    for (const piece of objectsIn(pieces)) this.#addPiece(piece);
+    for (const piece of objectsIn(pieces)) {
+      this.#lengthLeft -= JSON.stringify(piece).length;
+      this.#added.update(textOfDetail(piece));
+      for (const details of [this.#details, this.#unsent]) {
+        if (this.#lengthLeft < 0) details.clear();
+        else joinDetail(details, piece);
+      }
+    }
   }
 
   /** Returns all details in order; undefined if there are none, or too many to be sent back. */
   all(): JsonObject[] | undefined {
-    return this.#details.size === 0 || this.#lengthLeft < 0 ? undefined : [...this.#details.values()];
+    return this.#details.size === 0 ? undefined : [...this.#details.values()];
   }
 
   /** Returns the details, or their parts, that were not returned before. */
@@ -352,26 +364,6 @@ export class ReasoningDetails {
   repeated(details: readonly JsonObject[]): Set<string> {
     const isRepeated = this.#added.copy().digest("hex") === this.#sent.copy().digest("hex");
     return new Set(isRepeated ? details.map(textOfDetail) : []);
-  }
-
-  #addPiece(piece: JsonObject): void {
-    this.#lengthLeft -= JSON.stringify(piece).length;
-    if (this.#lengthLeft < 0) {
-      this.#details.clear();
-      this.#unsent.clear();
-      return;
-    }
-    const key = `${piece.type} ${typeof piece.index === "number" ? piece.index : `after ${this.#details.size}`}`;
-    this.#added.update(textOfDetail(piece));
-    for (const details of [this.#details, this.#unsent]) {
-      const begun = details.get(key) ?? {};
-      details.set(key, begun);
-      for (const [name, value] of Object.entries(piece)) {
-        const old = begun[name];
-        begun[name] =
-          typeof old === "string" && GROWING.includes(name) ? old + (textOf(value) ?? "") : (value ?? old ?? null);
-      }
-    }
   }
 }
 
