@@ -23,7 +23,7 @@ export interface Admitted {
   /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
   estimate: PromptEstimate;
-  /** That of each choice. */
+  /** Bound of each choice. */
   maxTokens: number;
 }
 
@@ -323,17 +323,17 @@ type Answers = { tokens: number; tokensAMillisecond: number }[];
 /**
  * Measures how fast and how much each upstream writes, and estimates from this the output of an answer whose client
  * disconnected before it arrived. The figures of an upstream are medians of the figures of its organizations, so that no
- * organization sets the price of another, however many requests it sends.
+ * organization sets the price of another, however many requests it sends. Its share of choices is that of its newest answer.
  */
 export class OutputRates {
   readonly #upstreams = new Map<string, LRUCache<string, Answers>>();
-  /** Upstreams that wrote several choices when they were last asked for them. Others ignore the field. */
-  readonly #takingChoices = new Set<string>();
+  /** The share of the choices that an upstream wrote when it was last asked for several; 0 if it wrote only one. */
+  readonly #choiceShares = new Map<string, number>();
 
-  note({ upstream, organizationId, choices, choicesAsked, durationMs, ...answer }: MeasuredAnswer): void {
+  note(answer: MeasuredAnswer): void {
+    const { upstream, organizationId, choices, choicesAsked, durationMs } = answer;
     const tokens = answer.tokens / choices;
-    if (choices > 1) this.#takingChoices.add(upstream);
-    else if (choicesAsked > 1) this.#takingChoices.delete(upstream);
+    if (choicesAsked > 1) this.#choiceShares.set(upstream, choices === 1 ? 0 : choices / choicesAsked);
     const organizations = this.#upstreams.get(upstream) ?? new LRUCache({ max: ORGANIZATIONS_KEPT });
     this.#upstreams.set(upstream, organizations);
     const answers = organizations.get(organizationId) ?? [];
@@ -344,7 +344,7 @@ export class OutputRates {
 
   /** Returns the choices that an upstream writes when it is asked for so many. */
   choicesOf(upstream: string, asked: number): number {
-    return this.#takingChoices.has(upstream) ? asked : 1;
+    return Math.max(1, Math.round(asked * (this.#choiceShares.get(upstream) ?? 0)));
   }
 
   /**

@@ -95,7 +95,7 @@ test("The figures are those of one choice, by the choices that arrived and not b
   expect(rates.estimate(UPSTREAM, 1_000)).toBe(100);
 });
 
-test("An upstream writes the choices of a request if it wrote several when it was last asked for them.", () => {
+test("An upstream writes the same share of the choices as when it was last asked for several, and one if it wrote one.", () => {
   const rates = new OutputRates();
   const answer = { upstream: UPSTREAM, organizationId: "org_a", tokens: 10, durationMs: 1_000 };
   const after = (choicesAsked: number, choices: number) => {
@@ -104,6 +104,7 @@ test("An upstream writes the choices of a request if it wrote several when it wa
   };
   expect(rates.choicesOf(UPSTREAM, 8)).toBe(1);
   expect([after(1, 1), after(2, 2), after(1, 1), after(8, 1)]).toEqual([1, 8, 8, 1]);
+  expect([after(8, 2), after(2, 1), after(4, 3)]).toEqual([2, 1, 6]);
   expect(rates.choicesOf("up/other", 8)).toBe(1);
 });
 
