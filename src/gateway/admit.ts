@@ -134,8 +134,7 @@ function needOf({ model, estimate }: Plan, route: Route, range: OutputRange, isF
   const outputTokensLeast = completion > range.most * range.choices ? completion : range.least * range.choices;
   const prices = isFree ? FREE : possiblePrices(highestPricesAt(route, prompt), { ...estimate, callsMost });
   const need = { promptTokensMost: prompt, outputTokensLeast, outputTokensMost: completion, callsMost, prices };
-  const { least, most } = holdBounds(need);
-  return { ...need, route, least, most };
+  return { ...need, route, ...holdBounds(need) };
 }
 
 /** Returns the needs whose least amount is within the bound that the request states. Throws max_cost_exceeded if none is. */

@@ -144,14 +144,15 @@ function answerToStore(
 /** Attempts are recorded where there were several, or where the upstream's report differs from the charge. */
 function traceOf({ plan, upstream, delivery }: Completed, reported: TokenCounts | null): Trace {
   const { end, firstTokenMs, meter, failure } = delivery;
-  const made: Attempt[] = attemptsOf(upstream);
-  const last = made.at(-1);
+  const { made } = upstream;
+  const isUsual = made.length === 1 && made[0]?.outcome === "answered" && reported === null;
+  const attempts: Attempt[] | null = isUsual || made.length === 0 ? null : attemptsOf(upstream);
+  const last = attempts?.at(-1);
   if (last !== undefined && reported !== null) last.reported = reported;
-  const isUsual = made.length === 1 && last?.outcome === "answered" && reported === null;
   return {
     isStreamed: plan.isStreamed,
     firstTokenMs,
-    attempts: isUsual || last === undefined ? null : made,
+    attempts,
     failure: end === "complete" || end === "client_disconnected" ? null : publicError(failure).code,
     ...meter.providerRecord,
   };

@@ -48,8 +48,8 @@ export class UpstreamClient {
   post(path: string, body: string | Buffer, options: PostOptions): Promise<HttpAnswer> {
     const { isStreamed, types, identity, headers: further, signal, scrub } = options;
     const { accept, contentType } = types ?? { accept: isStreamed ? EVENT_STREAM : JSON_TYPE, contentType: JSON_TYPE };
-    const ofRequest = { ...further, ...identityHeaders(this.#settings, identity) };
-    const headers = { ...ofRequest, accept, "content-type": contentType, ...this.#headers };
+    const ofIdentity = identityHeaders(this.#settings, identity);
+    const headers = { ...further, ...ofIdentity, accept, "content-type": contentType, ...this.#headers };
     return this.#send(path, { method: "POST", headers, body }, signal, scrub);
   }
 

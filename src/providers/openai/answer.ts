@@ -46,11 +46,12 @@ interface WireRequest {
 /** Sends a request and returns the chunks of its answer. An unstreamed one is read first. Rejects with UpstreamError. */
 export async function ask(
   client: UpstreamClient,
-  { request, signal, room, ...identity }: ProviderCall,
+  call: ProviderCall,
   { path, body, headers = {}, reader: createReader, isPassed = false }: WireRequest,
 ): Promise<ProviderAnswer["chunks"]> {
+  const { request, signal, room } = call;
   const scrub = scrubFor(request, client.scrub);
-  const answer = await client.post(path, body, { isStreamed: request.stream, identity, headers, signal, scrub });
+  const answer = await client.post(path, body, { isStreamed: request.stream, identity: call, headers, signal, scrub });
   // The content type decides, not the request: some upstreams never stream, others always do.
   const isStream = isEventStream(answer, request.stream);
   if (isPassed && isStream !== request.stream) {

@@ -103,13 +103,12 @@ function lowersEffort({ reasoning_effort: effort }: UpstreamRequest, { acceptsMa
 /** Returns the names of the hints that are left out or lowered because the API refuses them. */
 export function refusedHints(request: UpstreamRequest, format: RequestFormat): string[] {
   const has = (field: keyof RequestMessage) => request.messages.some((message) => message[field] !== undefined);
-  const refused = {
-    "messages.name": !format.acceptsNames && has("name"),
-    "messages.reasoning_details": !format.acceptsReasoningDetails && has("reasoning_details"),
-    "messages.audio": format.fields.audio !== "passed" && has("audio"),
-    [LOWERED_EFFORT]: lowersEffort(request, format),
-  };
-  return Object.entries(refused).flatMap(([name, isRefused]) => (isRefused ? [name] : []));
+  const refused: string[] = [];
+  if (!format.acceptsNames && has("name")) refused.push("messages.name");
+  if (!format.acceptsReasoningDetails && has("reasoning_details")) refused.push("messages.reasoning_details");
+  if (format.fields.audio !== "passed" && has("audio")) refused.push("messages.audio");
+  if (lowersEffort(request, format)) refused.push(LOWERED_EFFORT);
+  return refused;
 }
 
 type SentMessage = Omit<RequestMessage, "content" | "reasoning_details" | "tool_calls"> & {
