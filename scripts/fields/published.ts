@@ -1,5 +1,5 @@
 /** The objects and fields of a request in the types that a provider publishes, each with requests that have them. */
-import { createGenerator, type Definition } from "ts-json-schema-generator";
+import { createGenerator, type Definition, type SchemaGenerator } from "ts-json-schema-generator";
 
 type Json = Record<string, unknown>;
 
@@ -39,10 +39,15 @@ interface Schemas extends Pick<PublishedRequest, "samples"> {
   definitions: Readonly<Record<string, Definition>>;
 }
 
-/** Returns the JSON schema of a type in a file, with all definitions that it refers to. */
+/** Generators by their file, because each takes seconds to read the types of a package. */
+const generators = new Map<string, SchemaGenerator>();
+
+/** Returns the JSON schema of an exported type in a file, with all definitions that it refers to. */
 export function schemaOf(file: string, type: string, tsconfig: string): Definition {
-  const config = { path: file, tsconfig, type, skipTypeCheck: true, additionalProperties: true };
-  return createGenerator({ ...config, functions: "hide" }).createSchema(type) as Definition;
+  const config = { path: file, tsconfig, type: "*", skipTypeCheck: true, additionalProperties: true };
+  const generator = generators.get(file) ?? createGenerator({ ...config, functions: "hide" });
+  generators.set(file, generator);
+  return generator.createSchema(type) as Definition;
 }
 
 /** Lists the objects of a request, each at its first place. */
