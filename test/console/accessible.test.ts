@@ -115,8 +115,9 @@ describe.skipIf(!hasBrowser)(
       const patterns = patternsOf(role);
       // The pages of other roles are those of the operator with fewer actions, which the first example of each shows.
       const rounds = role === "operator" ? ROUNDS : [0];
-      const sizes = role === "operator" ? undefined : (["wide", "narrow"] as const);
-      const allSizes = ["wide", "wideForced", "medium", "zoomed", "narrow"] as const;
+      const sizes =
+        role === "operator" ? (["wide", "medium", "zoomed", "narrow"] as const) : (["wide", "narrow"] as const);
+      const allSizes = ["wide", "wideDark", "wideForced", "medium", "zoomed", "narrow"] as const;
       const problems: string[] = [];
       // Never the same page twice in a row: the second would show the data of the first until its own is loaded.
       const paths = rounds.flatMap((round) => patterns.flatMap((pattern) => examples[pattern][round] ?? []));
@@ -206,7 +207,7 @@ describe.skipIf(!hasBrowser)(
       expect(new Set(problems)).toEqual(
         new Set([
           "light, wide: button-name",
-          "dark, wide: color-contrast",
+          "dark, wideDark: color-contrast",
           "narrow: wider than the window",
           "dark, narrow: button-name",
           "dark, narrow: color-contrast",
