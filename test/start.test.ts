@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
-import { runTollgate, type Started, startTollgate } from "./support/command-line.ts";
+import { runCommand, runTollgate, type Started, startTollgate } from "./support/command-line.ts";
 import { ROOT } from "./support/documents.ts";
 import { createTestDatabase, hasPostgres } from "./support/postgres.ts";
 
@@ -127,7 +127,7 @@ describe("a start", () => {
     const first = start(words);
     await first.prints(CURL);
     const run = async (...more: string[]) => {
-      const { stdout } = await runTollgate([...more, ...words, "--json"], directory);
+      const { stdout } = await runCommand([...more, ...words, "--json"], directory);
       return JSON.parse(stdout);
     };
     await run("org", "create", "Second");
@@ -263,7 +263,7 @@ describe.runIf(hasPostgres)("on PostgreSQL", () => {
         headers: { authorization: `Bearer ${firstToken()}` },
       });
       expect(await usage.json()).toMatchObject({ creditsTotal: 100, creditsUsed: expect.closeTo(0.00001, 4) });
-      const verified = await runTollgate(["ledger", "verify", "--json"], directory, environment);
+      const verified = await runCommand(["ledger", "verify", "--json"], directory, environment);
       expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
       first.child.kill("SIGTERM");
       expect(await first.ended).toMatchObject({ code: 0 });
@@ -340,7 +340,7 @@ describe("a signal", () => {
     expect(await answer.text()).toContain("data: [DONE]");
     const { code, signal } = await service.ended;
     expect({ code, signal }).toEqual({ code: 0, signal: null });
-    const verified = await runTollgate(["ledger", "verify", "--json"], directory);
+    const verified = await runCommand(["ledger", "verify", "--json"], directory);
     expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
   });
 
@@ -389,6 +389,6 @@ test("a defect is logged, running answers end and are charged, and the exit code
   const { code, stderr } = await service.ended;
   expect(code).toBe(1);
   expect(stderr).toContain("a defect of this test");
-  const verified = await runTollgate(["ledger", "verify", "--json"], directory);
+  const verified = await runCommand(["ledger", "verify", "--json"], directory);
   expect(JSON.parse(verified.stdout)).toMatchObject({ ok: true, holds: 1, events: 1 });
 });
