@@ -50,12 +50,18 @@ const ROUTES = [...endpoints, ...adminEndpoints.map(({ method, path }) => ({ met
   },
 );
 
+/** Endpoints of OpenAI and Anthropic that are not supported, by the beginning of their paths under `/v1`. */
+const UNSUPPORTED = [
+  ...["assistants", "audio/translations", "batches", "chat/completions", "containers", "conversations", "evals"],
+  ...["files", "fine_tuning", "images/edits", "images/variations", "messages/batches", "moderations", "realtime"],
+  ...["threads", "uploads", "vector_stores", "videos"],
+];
+
+/** Paths under `/v1` that exist and have no parameters. */
+const PATHS = endpoints.flatMap(({ path }) => /^\/v1\/([a-z/_]+)$/.exec(path)?.[1] ?? []);
+
 /** First path segments under `/v1` that clients of OpenAI and Anthropic use, including those that do not exist here. */
-const API_SEGMENTS: ReadonlySet<string> = new Set([
-  ...endpoints.flatMap(({ path }) => (isPublicPath(path) ? (path.split("/")[2] ?? "") : [])),
-  ...["assistants", "audio", "batches", "chat", "completions", "files", "fine_tuning", "images"],
-  ...["moderations", "realtime", "responses", "threads", "uploads", "vector_stores"],
-]);
+const API_SEGMENTS = new Set([...PATHS, ...UNSUPPORTED].map((path) => path.split("/")[0] ?? ""));
 
 /** `Host` headers that are safe to repeat in a message. */
 const HOST = /^[\w.:[\]-]{1,255}$/;
@@ -63,7 +69,7 @@ const HOST = /^[\w.:[\]-]{1,255}$/;
 /**
  * Answers a request without a matching route: 405 with the allowed methods if the path exists, or 426 if the client asks
  * there for a WebSocket, after which Codex sends requests instead; 404 otherwise. The 404 gives the base URL if the path
- * lacks or repeats `/v1`, and else lists the available routes.
+ * lacks or repeats `/v1`, and else links to the supported endpoints.
  */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);
@@ -87,24 +93,19 @@ export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
 }
 
 function notFoundMessage(request: FastifyRequest, path: string): string | undefined {
-  if (lacksApiPrefix(path)) {
-    return `Route not found. The path lacks ${API_PREFIX}: set the base URL to ${baseUrlOf(request)}.`;
-  }
+  const base = `set the base URL to ${publicUrlOf(request)}${API_PREFIX}.`;
+  if (lacksApiPrefix(path)) return `Route not found. The path lacks ${API_PREFIX}: ${base}`;
   if (!isPublicPath(path)) return undefined;
-  if (isPublicPath(path.slice(API_PREFIX.length))) {
-    return `Route not found. The path repeats ${API_PREFIX}: set the base URL to ${baseUrlOf(request)}.`;
-  }
-  const known = endpoints.map(({ method, path, wildcard }) => `${method} ${path.replace("*", `{${wildcard?.name}}`)}`);
-  return `Route not found. Available routes: ${known.join(", ")}.`;
+  if (isPublicPath(path.slice(API_PREFIX.length))) return `Route not found. The path repeats ${API_PREFIX}: ${base}`;
+  const name = UNSUPPORTED.find((start) => `${path}/`.startsWith(`${API_PREFIX}/${start}/`));
+  const unknown = `Route not found. Paths under ${API_PREFIX}: ${PATHS.join(", ")}.`;
+  const reason = name === undefined ? unknown : `The endpoint ${API_PREFIX}/${name} is not supported.`;
+  return `${reason} All supported endpoints: ${publicUrlOf(request)}/docs`;
 }
 
 /** True for a path that belongs to the API except that it lacks `/v1`. */
 export function lacksApiPrefix(path: string): boolean {
   return API_SEGMENTS.has(path.split("/")[1] ?? "");
-}
-
-function baseUrlOf(request: FastifyRequest): string {
-  return `${publicUrlOf(request)}${API_PREFIX}`;
 }
 
 /** Returns the address of the service, with the host that the client used; only its path if that is not a valid host. */

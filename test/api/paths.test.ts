@@ -140,6 +140,31 @@ describe("A base URL without /v1", () => {
     });
   });
 
+  test.each([
+    ["/v1/images/edits", "images/edits"],
+    ["/v1/messages/batches", "messages/batches"],
+    ["/v1/chat/completions/chatcmpl-1/messages", "chat/completions"],
+    ["/v1/files/file-1", "files"],
+  ])(
+    "The endpoint %s, which is not supported, is named in a 404 with a link to those that are.",
+    async (path, name) => {
+      const answer = await send(service, path, token, completion);
+      expect(answer.status).toBe(404);
+      const { error } = (await answer.json()) as Failure;
+      const expected = `The endpoint /v1/${name} is not supported. All supported endpoints: ${service.url}/docs`;
+      expect(error).toMatchObject({ code: "not_found", message: expected });
+      const page = await send(service, "/docs", null, undefined, { headers: { accept: "text/html" } });
+      expect(page.status).toBe(200);
+    },
+  );
+
+  test("Another path under /v1 gets a 404 that names the paths that exist.", async () => {
+    const { error } = (await (await send(service, "/v1/imagesx/edits", token, completion)).json()) as Failure;
+    expect(error.message).toMatch(
+      /^Route not found\. Paths under \/v1: chat\/completions, completions, .*, usage, key\. All/,
+    );
+  });
+
   test("A path that repeats /v1 gets a 404 that says so.", async () => {
     const answer = await send(service, "/v1/v1/chat/completions", token, completion);
     expect(answer.status).toBe(404);
