@@ -215,7 +215,7 @@ describe("a mistake in the file is reported in one line", () => {
     ],
     [
       `${providers}    headers: { "a b": x }`,
-      '4: providers[0].headers has the key "a b", but must have header names and their values, as text.',
+      '4: providers[0].headers has the key "a b", but must be header names and their values, as text.',
     ],
     [
       `${providers}    headers: { a: "x\\ny" }`,
@@ -226,11 +226,14 @@ describe("a mistake in the file is reported in one line", () => {
       `${providers}    timeouts: { idleMs: 0 }`,
       "4: providers[0].timeouts.idleMs is 0, but must be an integer from 1 to 3600000.",
     ],
-    ["models: [{ id: a }]", "1: models[0].routes is missing. It must be a list with at least one entry."],
-    ["models: [{ id: a, routes: [] }]", "1: models[0].routes is a list, but must be a list with at least one entry."],
+    ["models: [{ id: a }]", "1: models[0].routes is missing, but must be a list with at least one entry."],
+    [
+      "models: [{ id: a, routes: [] }]",
+      "1: models[0].routes is an empty list, but must be a list with at least one entry.",
+    ],
     [
       `${model}    price: { output: 1 }`,
-      "4: models[0].price.input is missing. It must be a decimal number, 0 or more, such as 0.25.",
+      "4: models[0].price.input is missing, but must be a decimal number, 0 or more, such as 0.25.",
     ],
     [
       `${model}    price: [{ from: soon, input: 1, output: 1 }]`,
@@ -238,11 +241,11 @@ describe("a mistake in the file is reported in one line", () => {
     ],
     [
       `${model}    price: { output: 1 }`,
-      "4: models[0].price.input is missing. It must be a decimal number, 0 or more, such as 0.25.",
+      "4: models[0].price.input is missing, but must be a decimal number, 0 or more, such as 0.25.",
     ],
     [
       `${model}    price: []`,
-      "4: models[0].price is a list, but must be input and output, or a list of such prices with the day (from) on which each takes effect.",
+      "4: models[0].price is an empty list, but must be input and output, or a list of such prices with the day (from) on which each takes effect.",
     ],
     [
       "models: [{ id: a, routes: [{ provider: p, model: m, weight: 0 }] }]",
@@ -256,7 +259,10 @@ describe("a mistake in the file is reported in one line", () => {
       `${model}    cutoffDate: 2025-02-30`,
       '4: models[0].cutoffDate is "2025-02-30", but must be a date as YYYY-MM-DD.',
     ],
-    [`${model}    capabilities: [chat, chat]`, "4: models[0].capabilities contains an entry twice."],
+    [
+      `${model}    capabilities: [chat, chat]`,
+      "4: models[0].capabilities is a list with an entry twice, but must be a list of different entries.",
+    ],
     ["a: 1\na: 2", "2: this is not valid YAML: Map keys must be unique"],
     [
       "server: [1",
@@ -265,6 +271,38 @@ describe("a mistake in the file is reported in one line", () => {
     ["server: !own x", "1: this is not valid YAML: Unresolved tag: !own"],
   ])("%j", (text, line) => {
     expect(lineOf(() => load(text))).toBe(`tollgate.yaml:${line}`);
+  });
+
+  test("all mistakes of a file are reported at once, in the order of their lines", () => {
+    const text = `models:
+  - { id: a, routes: [], colour: red }
+  - { routes: [{ provider: p }], price: { input: -1, output: x } }
+  - { id: c, routes: [{ provider: p, model: m }], capabilities: [chat, chat] }
+server: { porr: 1, prot: 2 }
+log:
+  level: loud`;
+    const decimal = "a decimal number, 0 or more, such as 0.25.";
+    const name = "1 to 200 characters without spaces.";
+    const lines = [
+      /^2: models\[0\]\.colour is not a known setting\. Known settings: /,
+      "2: models[0].routes is an empty list, but must be a list with at least one entry.",
+      `3: models[1].id is missing, but must be ${name}`,
+      `3: models[1].price.input is "-1", but must be ${decimal}`,
+      `3: models[1].price.output is "x", but must be ${decimal}`,
+      /^3: models\[1\]\.routes\[0\]\.model is missing, but must be /,
+      "4: models[2].capabilities is a list with an entry twice, but must be a list of different entries.",
+      "5: server.porr is not a known setting. Did you mean server.port?",
+      "5: server.prot is not a known setting. Did you mean server.port?",
+      '7: log.level is "loud", but must be one of: fatal, error, warn, info, debug, silent.',
+    ];
+    let message = "";
+    try {
+      load(text);
+    } catch (error) {
+      message = (error as Error).message;
+    }
+    const found = message.split("\n").map((line) => line.replace(/^tollgate\.yaml:/, ""));
+    expect(found).toEqual(lines.map((line) => (typeof line === "string" ? line : expect.stringMatching(line))));
   });
 
   test("a file that is a list is refused", () => {

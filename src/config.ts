@@ -1,6 +1,6 @@
 import { type ConfigFile, keyText, type ParseOptions, type Path, parseFile, valueOfText } from "./config/file.ts";
 import { identityContradiction } from "./config/identity.ts";
-import { checkValue, firstMistake, foundText, SECRETS } from "./config/mistake.ts";
+import { checkValue, foundText, mistakesIn, SECRETS } from "./config/mistake.ts";
 import { paymentContradiction } from "./config/payments-schema.ts";
 import { addDefaults, configNode, type Settings, schemaAt } from "./config/schema.ts";
 import { absolute, type ConfigSources, type Flags, readConfigText } from "./config/sources.ts";
@@ -60,8 +60,8 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 
 /**
  * Reads the configuration: flags before environment before file before defaults. A variable without a value counts as
- * not set. Every mistake, also in a value that another source overrides, is an OperatorError of one line that names the
- * setting, its value and what it must be.
+ * not set. A mistake, also in a value that another source overrides, is an OperatorError with a line that names the setting,
+ * its value and what it must be. All mistakes of the schema in the file are reported together.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
   return withVariables(sources, (variables) => readConfig(sources, variables));
@@ -147,10 +147,10 @@ function readFileSettings(
   const file = read && parseFile(read.name, read.text, { ...options, schemaAt });
   const values = file?.values ?? {};
   addDefaults(values, configNode);
-  const mistake = file && firstMistake(values, [], options.unread);
-  if (mistake !== undefined) {
-    throw new OperatorError(`${file?.place(mistake.path)}: ${keyText(mistake.path)} ${mistake.text}`);
-  }
+  const mistakes = file === undefined ? [] : mistakesIn(values, [], options.unread);
+  const lines = mistakes.map(({ path, text }) => `${file?.place(path)}: ${keyText(path)} ${text}`);
+  if (lines.length > 0)
+    throw new OperatorError(lines.toSorted(new Intl.Collator("en", { numeric: true }).compare).join("\n"));
   return { file, settings: values as unknown as Settings };
 }
 
@@ -188,7 +188,7 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
     refuse(["statements", "mail"], "is true, but warnings.smtp is missing.");
   }
   if (smtp !== undefined && mailFrom === undefined) {
-    refuse(["warnings", "mailFrom"], "is missing. It must be a mail address where warnings.smtp is set.");
+    refuse(["warnings", "mailFrom"], "is missing, but must be a mail address where warnings.smtp is set.");
   }
   const { server, metrics } = settings;
   if (metrics.port === server.port && metrics.host === server.host) {

@@ -8,7 +8,7 @@ import { command, optional, required, text, toggle } from "../operations/command
 import type { OrganizationPlan } from "../operations/declared-organizations.ts";
 import { csvRow } from "../reports/csv.ts";
 import { listsOf } from "../stores/database.ts";
-import { failureLine, print } from "./command.ts";
+import { failureText, print } from "./command.ts";
 import type { Workspace } from "./workspace.ts";
 
 const FILE_BYTES_MAX = 64 * 1024 * 1024;
@@ -63,7 +63,7 @@ export const applyOrganizations = command({
       const ended = await Promise.allSettled(some.map((plan) => runPlan(plan, output?.write)));
       const failures = ended.flatMap((one) => (one.status === "rejected" ? [one.reason] : []));
       // Each may name a token whose secret is lost.
-      for (const failure of failures.slice(1)) terminal.error(failureLine(failure, flags));
+      for (const failure of failures.slice(1)) terminal.error(failureText(failure, flags));
       if (failures.length > 0) throw failures[0];
     }
     return report(true);
@@ -156,24 +156,21 @@ function pathOf(param: string | null): Path {
 
 /** Creates a file for the secrets of tokens. Each is on disk before the next token of its organization is created. */
 function secretsFile(path: string) {
-  let file: number | undefined;
+  let file = -1;
+  const write = (cells: string[]) => {
+    writeFileSync(file, `${csvRow(cells)}\n`);
+    fsyncSync(file);
+  };
   try {
     // Exclusive, so that no other file is overwritten or written through a link.
-    const opened = openSync(path, "wx", 0o600);
-    file = opened;
-    const write = (cells: string[]) => {
-      writeFileSync(opened, `${csvRow(cells)}\n`);
-      fsyncSync(opened);
-    };
+    file = openSync(path, "wx", 0o600);
     write(["organization_id", "external_id", "token_id", "name", "secret"]);
-    return { write, [Symbol.dispose]: () => closeSync(opened) };
   } catch (error) {
-    if (file !== undefined) {
-      closeSync(file);
-      unlinkSync(path);
-    }
+    if (file !== -1) closeSync(file);
+    if (file !== -1) unlinkSync(path);
     throw new OperatorError(`${path} cannot be created: ${reasonOf(error)}`, { cause: error });
   }
+  return { write, [Symbol.dispose]: () => closeSync(file) };
 }
 
 function countsOf(plans: OrganizationPlan[]) {

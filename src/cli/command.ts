@@ -76,10 +76,8 @@ export type PlaceFlags = Pick<Flags, "config" | "dataDir">;
  * the running Node and the launcher by their paths, since neither needs to be on the PATH of that shell.
  */
 export function commandText(command: string, { config, dataDir }: PlaceFlags = {}): string {
-  const flags = [
-    ...(config === undefined ? [] : ["--config", config]),
-    ...(dataDir === undefined ? [] : ["--data-dir", dataDir]),
-  ];
+  const places = Object.entries({ "--config": config, "--data-dir": dataDir });
+  const flags = places.flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));
   return [...[process.execPath, LAUNCHER].map(shellWord), command, ...flags.map(shellWord)].join(" ");
 }
 
@@ -88,15 +86,15 @@ export function shellWord(text: string): string {
   return NEEDS_NO_QUOTES.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }
 
-/** Describes an error in one line; commands that it names get the flags that select the same store. */
-export function failureLine(thrown: unknown, flags: PlaceFlags = {}): string {
+/** Describes an error, in a line for each mistake; commands that it names get the flags that select the same store. */
+export function failureText(thrown: unknown, flags: PlaceFlags = {}): string {
   const error = thrown instanceof ApiError ? (thrown.command ?? thrown) : thrown;
   const message = error instanceof Error ? error.message : String(error);
   const line = message.replaceAll(/\s*\n\s*/g, " ");
-  if (error instanceof UnknownIdError) {
+  if (error instanceof UnknownIdError)
     return `tollgate: ${line} To list the ids: ${commandText(error.listedBy, flags)}`;
-  }
-  if (error instanceof OperatorError || error instanceof ApiError) return `tollgate: ${line}`;
+  if (error instanceof OperatorError) return `tollgate: ${message.replaceAll(/\s*\n\s*/g, "\ntollgate: ")}`;
+  if (error instanceof ApiError) return `tollgate: ${line}`;
   if (error instanceof StoreUnavailableError) return `tollgate: the store cannot be reached: ${line}`;
   return `tollgate: internal error: ${line}`;
 }

@@ -7,7 +7,7 @@ import pg from "pg";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../../test/support/postgres.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
-import { failureLine } from "./command.ts";
+import { failureText } from "./command.ts";
 import { runCommandLine } from "./program.ts";
 
 const directory = mkdtempSync(join(tmpdir(), "tollgate-program-"));
@@ -320,10 +320,11 @@ describe("a data directory that cannot be created", () => {
   });
 });
 
-test("every failure is reported in one line", () => {
-  expect(failureLine(new OperatorError("port: taken"))).toBe("tollgate: port: taken");
-  expect(failureLine(new StoreUnavailableError("connect\n ECONNREFUSED"))).toBe(
+test("every failure is reported in one line, and each mistake of a configuration in its own", () => {
+  expect(failureText(new OperatorError("port: taken"))).toBe("tollgate: port: taken");
+  expect(failureText(new OperatorError("a:1: x\na:2: y"))).toBe("tollgate: a:1: x\ntollgate: a:2: y");
+  expect(failureText(new StoreUnavailableError("connect\n ECONNREFUSED"))).toBe(
     "tollgate: the store cannot be reached: connect ECONNREFUSED",
   );
-  expect(failureLine(new TypeError("x is not a function"))).toBe("tollgate: internal error: x is not a function");
+  expect(failureText(new TypeError("x is not a function"))).toBe("tollgate: internal error: x is not a function");
 });

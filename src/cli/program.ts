@@ -4,7 +4,7 @@ import type { CommandFlags, OperationCommand } from "../operations/command.ts";
 import { operations } from "../operations/list.ts";
 import { createAdminToken } from "./admin-token.ts";
 import { applyOrganizations } from "./apply.ts";
-import { addCommand, type CommonFlags, failureLine, type PlaceFlags, print, type Terminal } from "./command.ts";
+import { addCommand, type CommonFlags, failureText, type PlaceFlags, print, type Terminal } from "./command.ts";
 import { addConfig } from "./config.ts";
 import { addImport } from "./import.ts";
 import { csvImports } from "./import-csv.ts";
@@ -68,7 +68,7 @@ export async function runCommandLine(words: readonly string[], process: Omit<Ter
     return exitCode;
   } catch (error) {
     if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : EXIT_USAGE;
-    terminal.error(failureLine(error, flags));
+    terminal.error(failureText(error, flags));
     return EXIT_FAILURE;
   }
 }

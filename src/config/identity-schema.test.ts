@@ -49,7 +49,7 @@ describe("a mistake names the setting and what is allowed", () => {
     ],
     ["no signature", issuer("audience: a", "algorithms: [none]", ROLES), 'is "none", but must be one of: RS256'],
     ["no algorithm", issuer("audience: a", "algorithms: []", ROLES), "a list with at least one entry"],
-    ["no roles", issuer("audience: a"), "roles is missing. It must be a list with at least one entry"],
+    ["no roles", issuer("audience: a"), "roles is missing, but must be a list with at least one entry"],
     ["scopes without openid", issuer("audience: a", "scopes: [email]", ROLES), "one of them openid"],
     [
       "a claim without a value",

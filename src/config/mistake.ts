@@ -7,43 +7,42 @@ import { FORMATS } from "./formats.ts";
 import { allowedWords, configNode, type SchemaNode, schemaAt } from "./schema.ts";
 
 for (const [name, { test }] of Object.entries(FORMATS)) setFormat(name, test);
-// All of them, because the first to report may be the last one found.
+// All of them, so that they can be mended at once.
 Settings.Set({ maxErrors: Number.POSITIVE_INFINITY });
 
 /**
- * Returns the mistake to report first in the value at a path; undefined if there is none. Unknown settings come first, since
- * they often cause the other mistakes. The texts of `unread` keys, which may be references to variables, can have any format.
+ * Returns the mistakes in the value at a path, at most one for each setting. The texts of `unread` keys, which may be references
+ * to variables, can have any format.
  */
-export function firstMistake(value: unknown, base: Path = [], unread: ReadonlySet<unknown> = new Set()) {
+export function mistakesIn(value: unknown, base: Path = [], unread: ReadonlySet<unknown> = new Set()) {
   const isUnread = (pointer: string) => pointer.split("/").some((step) => unread.has(step));
-  const [, all] = Errors(schemaAt(base) ?? {}, value);
-  const errors = all.filter(({ keyword, instancePath }) => keyword !== "format" || !isUnread(instancePath));
-  const error = errors.find(({ keyword }) => keyword === "additionalProperties") ?? errors[0];
-  if (error === undefined) return undefined;
-  const steps = error.instancePath.split("/").slice(1).map(pointerStep);
-  const path = [...base, ...steps];
-  if (error.schemaPath.endsWith("/propertyNames")) {
-    const group = path.slice(0, -1);
-    const key = JSON.stringify(String(path.at(-1)));
-    return { path: group, text: `has the key ${key}, but must have ${expectedWords(schemaAt(group) ?? {})}.` };
-  }
-  switch (error.keyword) {
-    case "additionalProperties":
-      return unknownKey(path, error.params.additionalProperties[0] ?? "");
-    case "required": {
-      const missing = [...path, error.params.requiredProperties[0] ?? ""];
-      return { path: missing, text: `is missing. It must be ${expectedWords(schemaAt(missing) ?? {})}.` };
+  const mistake = (path: Path, found: string) => ({ path, text: `${found}, but must be ${wordsAt(path)}.` });
+  const found = Errors(schemaAt(base) ?? {}, value)[1].flatMap((error) => {
+    const { instancePath, schemaPath } = error;
+    const steps = instancePath.split("/").slice(1).map(pointerStep);
+    const path = [...base, ...steps];
+    // Invalid and unknown keys are reported once more, for their group.
+    if (schemaPath.endsWith("/propertyNames") || error.keyword === "boolean") return [];
+    if (error.keyword === "format" && isUnread(instancePath)) return [];
+    switch (error.keyword) {
+      case "propertyNames":
+        return mistake(path, `has the key ${JSON.stringify(error.params.propertyNames[0])}`);
+      case "additionalProperties":
+        return error.params.additionalProperties.map((key) => unknownKey(path, key));
+      case "required":
+        return error.params.requiredProperties.map((key) => mistake([...path, key], "is missing"));
+      case "uniqueItems":
+        return { path, text: "is a list with an entry twice, but must be a list of different entries." };
     }
-    case "uniqueItems":
-      return { path, text: "contains an entry twice." };
-  }
-  const found = steps.reduce((node: unknown, step) => (node as Record<string, unknown> | undefined)?.[step], value);
-  return { path, text: `is ${foundText(path, found)}, but must be ${expectedWords(schemaAt(path) ?? {})}.` };
+    const present = steps.reduce((node: unknown, step) => (node as Record<string, unknown> | undefined)?.[step], value);
+    return mistake(path, `is ${foundText(path, present)}`);
+  });
+  return [...Map.groupBy(found, ({ path }) => keyText(path)).values()].flatMap(([first]) => first ?? []);
 }
 
 /** Checks a value against the part of the schema that it sets. Throws OperatorError, which begins with its source. */
 export function checkValue(source: string, path: Path, value: unknown): void {
-  const mistake = firstMistake(value, path);
+  const [mistake] = mistakesIn(value, path);
   if (mistake !== undefined) throw new OperatorError(`${source} ${mistake.text}`);
 }
 
@@ -63,7 +62,7 @@ export const SECRETS: ReadonlySet<string | number> = new Set([
 
 /** Returns a value as an error shows it: short, on one line, and without anything that may be secret. */
 export function foundText(path: readonly (string | number)[], value: unknown): string {
-  if (Array.isArray(value)) return "a list";
+  if (Array.isArray(value)) return value.length === 0 ? "an empty list" : "a list";
   if (value === null) return "nothing";
   if (typeof value === "object") return "keys and values";
   if (path.includes("database") || path[0] === "redis")
@@ -79,7 +78,8 @@ export function maskCredentials(text: string): string {
   return text.replace(/^([a-z][a-z0-9+.-]*:\/\/)?.*@/is, "$1…@").replace(/\?.*$/s, "?…");
 }
 
-function expectedWords(schema: SchemaNode): string {
+function wordsAt(path: Path): string {
+  const schema = schemaAt(path) ?? {};
   const words = allowedWords(schema);
   return schema.enum !== undefined && schema.allowed === undefined ? `one of: ${words}` : words;
 }
