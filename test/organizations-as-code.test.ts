@@ -175,7 +175,7 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       { line: 6, organization: "csv-1", reason: "line 2 has the same organization" },
       { line: 7, organization: null, reason: expect.stringContaining("'external_id'") },
       { line: 8, organization: null, reason: expect.stringContaining("'external_id'") },
-      { line: 9, organization: "csv-5", reason: "Missing required parameter: 'reference'." },
+      { line: 9, organization: "csv-5", reason: "column 7, reference: Missing required parameter: 'reference'." },
     ].map((refusal) => ({ ...refusal, result: "refused" }));
     const imported = (result: string) => [
       { line: 2, organization: "csv-1", result, reason: null },
@@ -215,15 +215,27 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       { line: 3, result: "changed" },
       { line: 4, result: "refused", reason: "line 2 has the same reference" },
       { line: 5, result: "refused", reason: expect.stringContaining('no organization with the external id "csv-9"') },
-      { line: 6, result: "refused", reason: "Missing required parameter: 'reference'." },
-      { line: 7, result: "refused", reason: expect.stringContaining("'amount'") },
-      { line: 8, result: "refused", reason: "Missing required parameter: 'reference'." },
+      { line: 6, result: "refused", reason: "column 3, reference: Missing required parameter: 'reference'." },
+      {
+        line: 7,
+        result: "refused",
+        reason: 'column 2, amount: "-1" is not a number above 0 with at most 12 digits and 6 decimals, such as 12.5',
+      },
+      { line: 8, result: "refused", reason: "column 3, reference: Missing required parameter: 'reference'." },
     ]);
     expect(await outcome(...words)).toMatchObject({ code: 1, changed: 1, unchanged: 1, refused: 5 });
     expect(await outcome(...words)).toMatchObject({ code: 1, changed: 0, unchanged: 2, refused: 5 });
-    const typo = write(`${kind}-typo.csv`, "external_id,name,grant,reference\ncsv-1,,much,inv-8");
+    const typos = ["csv-1,,much,inv-8,", "csv-1,,0,inv-8,", "csv-1,,1,inv-8,sleeping"].join("\n");
+    const typo = write(`${kind}-typo.csv`, `external_id,name,grant,reference,status\n${typos}`);
+    const number = "is not a number above 0 with at most 12 digits and 6 decimals, such as 12.5";
     expect((await outcome("org", "import", typo)).lines).toMatchObject([
-      { line: 2, result: "refused", reason: expect.stringContaining("'grant'") },
+      { line: 2, result: "refused", reason: `column 3, grant: "much" ${number}` },
+      { line: 3, result: "refused", reason: `column 3, grant: "0" ${number}` },
+      { line: 4, result: "refused", reason: expect.stringMatching(/^column 5, status: Invalid value: 'sleeping'/) },
+    ]);
+    const high = write(`${kind}-priority.csv`, "external_id,amount,reference,priority\ncsv-1,1,inv-9,high");
+    expect((await outcome("credits", "import", high)).lines).toMatchObject([
+      { line: 2, result: "refused", reason: 'column 4, priority: "high" is not an integer from 0 to 1000' },
     ]);
     const other = write(`${kind}-other.csv`, `${rows[0]}\ncsv-1,11,inv-1`);
     const reason = "The amount of the grant is 10 and cannot change. Use another reference.";

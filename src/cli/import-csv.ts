@@ -16,6 +16,12 @@ const GRANT = { reference: "reference", expires_at: "expires_at" };
 const ORGANIZATIONS: Columns = { ...KEYS, ...TERMS, grant: "amount", ...GRANT };
 const GRANTS: Columns = { ...KEYS, amount: "amount", ...GRANT, effective_at: "effective_at", priority: "priority" };
 
+/** Fields with numbers: the form of their text, and its words. */
+const NUMBERS: Readonly<Record<string, readonly [RegExp, string]>> = {
+  amount: [/^(?=.*[1-9])\d{1,12}(\.\d{1,6})?$/, "a number above 0 with at most 12 digits and 6 decimals, such as 12.5"],
+  priority: [/^\d{1,4}$/, "an integer from 0 to 1000"],
+};
+
 const FLAGS = {
   file: argument("<file>", text),
   dryRun: toggle("--dry-run", "only print what each line would do; the exit code is 2 if one would change something"),
@@ -65,8 +71,9 @@ async function importLines(
     if (cells.length !== names.length) {
       return refused(null, `it has ${cells.length} fields, but must have ${names.length}`);
     }
-    const declared = declarationOf(names, cells, columns);
+    const { declared, wrong } = declarationOf(names, cells, columns);
     const key = declared.id ?? declared.external_id ?? null;
+    if (wrong !== undefined) return refused(key, wrong);
     const isGrant = columns === GRANTS;
     const entry = isGrant ? [key, declared.grants?.[0]?.reference] : [key];
     const first = firstLines.get(JSON.stringify(entry));
@@ -82,12 +89,16 @@ async function importLines(
       return { line, organization: key, result: steps.length === 0 ? "unchanged" : changed, reason: null };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      const { message } = error.command ?? error;
-      return refused(key, message.replace("grants[0].", "").replace("'amount'", isGrant ? "'amount'" : "'grant'"));
+      const field = error.param?.replace("grants[0].", "").split("[")[0];
+      const at = names.findIndex((name) => (columns[name] ?? name) === field);
+      const message = (error.command ?? error).message.replace("grants[0].", "");
+      return refused(key, at < 0 ? message : `column ${at + 1}, ${names[at]}: ${message}`);
     }
   };
   const counts = { created: 0, changed: 0, unchanged: 0, refused: 0 };
-  const output = listPrinter<LineResult>(terminal, flags, { name: "lines", json: (one) => one, text: lineText });
+  const text = ({ line, organization, result, reason }: LineResult) =>
+    `${line}  ${result}  ${organization ?? "-"}${reason === null ? "" : `  ${reason}`}`;
+  const output = listPrinter<LineResult>(terminal, flags, { name: "lines", json: (one) => one, text });
   output.begin({ dryRun });
   for (const some of listsOf(rows, strict ? 1 : AT_ONCE)) {
     for (const one of await Promise.all(some.map(({ row, line }) => resultOf(row, line)))) {
@@ -115,21 +126,20 @@ function columnsIn(file: string, header: string, columns: Columns): string[] {
   throw new OperatorError(`${file}:1: there must be a column external_id or id.`);
 }
 
-/** Returns the declaration of a row; an empty cell leaves a term as it is. */
-function declarationOf(names: readonly string[], cells: readonly string[], columns: Columns): OrganizationDeclaration {
+/** Returns the declaration of a row, or what is wrong with a number in it; an empty cell leaves a term as it is. */
+function declarationOf(names: readonly string[], cells: readonly string[], columns: Columns) {
   const terms: Record<string, unknown> = {};
   const grant: Record<string, unknown> = {};
+  let wrong: string | undefined;
   for (const [index, name] of names.entries()) {
     const cell = cells[index]?.trim() ?? "";
     if (cell === "") continue;
     const field = columns[name] ?? null;
-    const isNumber = (field === "amount" || field === "priority") && /^\d{1,12}(\.\d+)?$/.test(cell);
-    if (field !== null) grant[field] = isNumber ? Number(cell) : cell;
+    const [form, words] = NUMBERS[field ?? ""] ?? [];
+    if (form?.test(cell) === false) wrong ??= `column ${index + 1}, ${name}: ${JSON.stringify(cell)} is not ${words}`;
+    if (field !== null) grant[field] = form === undefined ? cell : Number(cell);
     else terms[name] = name === "models" || name === "contacts" ? cell.split(/[\s,;]+/) : cell;
   }
-  return { ...terms, ...(Object.keys(grant).length > 0 && { grants: [grant] }) } as OrganizationDeclaration;
-}
-
-function lineText({ line, organization, result, reason }: LineResult): string {
-  return `${line}  ${result}  ${organization ?? "-"}${reason === null ? "" : `  ${reason}`}`;
+  const declared = { ...terms, ...(Object.keys(grant).length > 0 && { grants: [grant] }) } as OrganizationDeclaration;
+  return { declared, wrong };
 }
