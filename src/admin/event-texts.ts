@@ -2,12 +2,15 @@ import type { EventKind } from "../api/admin/event-kinds.ts";
 import type { EventRow } from "../credits/warnings.ts";
 
 type Data = Record<string, unknown>;
+/** Formats an ISO 8601 time in UTC. */
+const timeText = (time: unknown) => `${String(time).slice(0, "YYYY-MM-DDThh:mm".length).replace("T", " ")} UTC`;
 
 /** Texts for people: in Slack, by mail and in lists of deliveries. */
 const TEXTS: Record<EventKind, (data: Data) => string> = {
-  // At 0 % a rest may be left that is too small for a request.
+  // At 0 % a rest may be left that is too small for a request, as at 100 % of a budget.
   "credits.low": ({ credits_left, percent, threshold, last_top_up }) => {
-    if (percent === 0) return `The credits are used up: ${credits_left} of the last top-up of ${last_top_up} are left.`;
+    const state = credits_left === 0 ? "are used up" : "no longer cover a request";
+    if (percent === 0) return `The credits ${state}: ${credits_left} of the last top-up of ${last_top_up} are left.`;
     const reached =
       percent === null ? `the threshold of ${threshold}` : `${percent} % of the last top-up of ${last_top_up}`;
     return `${credits_left} credits are left, which is not more than ${reached} credits.`;
@@ -18,14 +21,16 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
   "payment.withheld": ({ payment_id, credits }) =>
     `The organization is closed, so ${credits} credits of the payment ${payment_id} were not granted. Refund the price of these credits in Stripe.`,
   "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
-    `The budget "${name}"${value === null ? "" : ` for ${value}`} ${percent === 100 ? "is used up" : `has reached ${percent} %`}: ` +
+    `The budget "${name}"${value === null ? "" : ` for ${value}`} ` +
+    `${percent !== 100 ? `has reached ${percent} %` : Number(spent) < Number(limit) ? "no longer covers a request" : "is used up"}: ` +
     `${spent} of ${limit} credits are spent. ` +
-    (resets_at === null ? "It does not reset." : `It resets at ${resets_at}.`),
+    (resets_at === null ? "It does not reset." : `It resets at ${timeText(resets_at)}.`),
   "credits.forecast": ({ credits_left, days_left }) =>
     `The ${credits_left} credits that are left last ${days_left} days at the rate of the last 7 days.`,
   "usage.unusual": ({ spent, hour, usual }) =>
-    `${spent} credits were spent in the hour from ${hour}. The usual spending per hour is ${usual}.`,
-  "token.expiring": ({ name, token_id, expires_at }) => `The token "${name}" (${token_id}) expires at ${expires_at}.`,
+    `${spent} credits were spent in the hour from ${timeText(hour)}. The usual spending per hour is ${usual}.`,
+  "token.expiring": ({ name, token_id, expires_at }) =>
+    `The token "${name}" (${token_id}) expires at ${timeText(expires_at)}.`,
   "model.shutdown": ({ model, date, replacement }) =>
     `The provider shuts down the model ${model} on ${date}.${replacement === null ? "" : ` It names ${replacement} as its replacement.`}`,
   "price.change": ({ model, date, prices, new_prices }) =>
