@@ -146,6 +146,12 @@ test("a command refuses the receivers that the service refuses", async () => {
       /^tollgate: Invalid 'target': expected an? (https:\/\/ |public )?\w+/,
     );
   }
+  for (const target of ["https://127.0.0.1/", "http://localhost:8080/"]) {
+    expect(await line(1, ...create(target))).toContain(
+      "warnings.allowPrivateAddresses also allows private ones, and http://",
+    );
+  }
+  expect(await line(1, ...create("http://hooks.example.com/"))).not.toContain("allowPrivateAddresses");
   const mail = await line(1, ...create("ops@example.com"));
   expect(mail).toContain("expected an https:// address; to send mail, set the format to mail (--format mail)");
   expect(await json(...create("ops@example.com", "--format", "mail"))).toMatchObject({ format: "mail", secret: "" });

@@ -54,9 +54,9 @@ export function targetFault(
   const expected = `expected an https:// address${isAllowedHost === null ? ", or an http:// address on this machine" : ""}`;
   if (url === null || !/^https?:$/.test(url.protocol)) return expected;
   if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";
-  if (url.protocol === "http:" && !(isAllowedHost === null && isLoopback(url.hostname))) return expected;
-  if (isAllowedHost === null || isAllowedHost(url.hostname)) return undefined;
-  return "expected a public host; warnings.allowPrivateAddresses allows others";
+  if (url.protocol === "http:" && !isLoopback(url.hostname)) return expected;
+  if (isAllowedHost === null || (url.protocol === "https:" && isAllowedHost(url.hostname))) return undefined;
+  return "expected a public https:// address; warnings.allowPrivateAddresses also allows private ones, and http:// on this machine";
 }
 
 export function toReceiver(row: ReceiverRow): Receiver {

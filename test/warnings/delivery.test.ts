@@ -345,7 +345,9 @@ describe("addresses", () => {
     }) as unknown as NonNullable<WebhookOptions["resolve"]>;
     await deliver(dispatcherOf({ allowsPrivate: () => false, resolve }));
     const results = new Map((await states()).map(({ receiverId, result }) => [receiverId, result]));
-    expect(results.get("rcv_literal")).toBe("expected a public host; warnings.allowPrivateAddresses allows others");
+    expect(results.get("rcv_literal")).toBe(
+      "expected a public https:// address; warnings.allowPrivateAddresses also allows private ones, and http:// on this machine",
+    );
     expect(results.get("rcv_name")).toBe("the host has a private address");
   });
 
