@@ -93,7 +93,7 @@ export const verifyLedger = command({
   async run({ store, config, terminal, flags }: Workspace) {
     const found = await verifyAll(store, flags);
     const { organizations, holds, events, violations, moreViolations } = found;
-    const checked = `${organizations} organizations, ${holds} holds and ${events} charges checked`;
+    const checked = `${organizations} organizations, ${holds} holds (open and released ones have no charge) and ${events} charges checked`;
     const [first] = violations;
     const file = deadLetterFileOf(config.dataDir);
     const deadLetters = await countDeadLetters(file);
