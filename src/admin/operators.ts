@@ -32,13 +32,7 @@ export async function insertOperator(options: OperatorsOptions, actor: Actor, fi
 }
 
 /** Makes an operator, their token, and the audit record, which has the fields that are `shown`. */
-function newOperator(
-  options: OperatorsOptions,
-  actor: Actor,
-  action: string,
-  fields: OperatorFields,
-  shown: object = {},
-) {
+function newOperator(options: OperatorsOptions, actor: Actor, action: string, fields: OperatorFields, shown = {}) {
   const { random, clock } = options;
   const { token, hash, prefix } = makeToken(random, ADMIN_TOKEN_MARK);
   const row = { id: makeId("adm", random), hash, prefix, ...fields, createdAtMs: clock(), revokedAtMs: null };

@@ -8,6 +8,7 @@ import { addCommand, type CommonFlags, print, type Terminal } from "./command.ts
 import { readConfig } from "./config.ts";
 import { withWorkspace } from "./workspace.ts";
 
+type Plans = readonly RetentionPlan[];
 type RetentionFlags = CommonFlags & { dryRun?: boolean };
 
 export function addRetention(program: Command, terminal: Terminal): void {
@@ -52,12 +53,7 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
 }
 
 /** Prints rows that are due, and after a run what is left of it. */
-function report(
-  terminal: Terminal,
-  flags: CommonFlags,
-  planned: readonly RetentionPlan[],
-  after?: readonly RetentionPlan[],
-): void {
+function report(terminal: Terminal, flags: CommonFlags, planned: Plans, after?: Plans): void {
   const json = planned.map(({ kind, beforeMs, rows }) => {
     const left = after?.find((other) => other.kind === kind)?.rows;
     return {

@@ -93,10 +93,7 @@ export interface Operation {
   };
   /** False for a POST that sets a cookie, which a replay could not set again. It takes no Idempotency-Key. Default true. */
   isRepeatable?: boolean;
-  /**
-   * Maximum requests per minute of an organization's members, for an operation that waits for another service. Such an operation
-   * bypasses the fair queue, so that it delays no other one. Operators have no limit.
-   */
+  /** Maximum requests per minute of an organization's members, if it bypasses the fair queue to wait for another service. */
   requestsAMinute?: number;
   /** Runs before the body is read, and throws where a guest has made too many attempts. */
   countGuest?(services: Pick<OperationServices, "gateway" | "facts">, clientKey: string): Promise<void>;

@@ -285,12 +285,7 @@ function deliveryRow({ events }: Core, id: string): Promise<EventDelivery> {
 }
 
 /** Reads a receiver that a person may see. Rejects with not_found; a command (null) may see all. */
-async function receiverRow(
-  { events }: Core,
-  who: Administrator | null,
-  id: string,
-  contacts?: ReceiverRow,
-): Promise<ReceiverRow> {
+async function receiverRow({ events }: Core, who: Administrator | null, id: string, contacts?: ReceiverRow) {
   const row = contacts ?? (await events.receiver(id));
   const limitedTo = who?.organizationId ?? null;
   if (row !== undefined && (limitedTo === null || limitedTo === row.organizationId)) return row;

@@ -25,11 +25,8 @@ const REQUEST_SUM = declareTable("request_sum", [], {
 
 /** Number of requests of one model and route whose times are in the same buckets; null: without such a time. */
 const LATENCY_COUNT = declareTable("latency_count", [], {
-  model: requiredText("model"),
-  route: requiredText("route"),
-  firstToken: nullable(number("first_token")),
-  duration: nullable(number("duration")),
-  requests: number("requests"),
+  ...{ model: requiredText("model"), route: requiredText("route"), requests: number("requests") },
+  ...{ firstToken: nullable(number("first_token")), duration: nullable(number("duration")) },
 });
 
 export type LatencyCount = RowOf<typeof LATENCY_COUNT>;
