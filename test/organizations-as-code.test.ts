@@ -238,7 +238,7 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       { line: 2, result: "refused", reason: 'column 4, priority: "high" is not an integer from 0 to 1000' },
     ]);
     const other = write(`${kind}-other.csv`, `${rows[0]}\ncsv-1,11,inv-1`);
-    const reason = "The amount of the grant is 10 and cannot change. Use another reference.";
+    const reason = "column 2, amount: The amount of the grant is 10 and cannot change. Use another reference.";
     expect((await outcome("credits", "import", other)).lines).toMatchObject([{ line: 2, result: "refused", reason }]);
     const twice = write(`${kind}-twice.csv`, [rows[0], "csv-1,7,inv-7", "csv-1,7,inv-7"].join("\n"));
     expect((await outcome("credits", "import", twice, "--dry-run")).lines).toMatchObject([

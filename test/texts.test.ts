@@ -73,9 +73,18 @@ function warningLines(): string[] {
     const event = { key: "", kind, organizationId: null, madeAtMs: 0, isRouted: false, data: { ...WARNED, ...data } };
     return `${kind}\n    ${eventText(event, "Acme")}`;
   };
-  const others = textOf("budget.used", { value: null, resets_at: null });
+  const others = [
+    textOf("budget.used", { value: null, resets_at: null }),
+    ...[8, 10].map((spent) => textOf("budget.used", { percent: 100, spent })),
+    ...[0.5, 0].map((credits_left) => textOf("credits.low", { percent: 0, credits_left })),
+  ];
   const onlyTiers = textOf("price.change", { new_prices: { input: 1, output: 2, tiers: [] } });
-  return [...EVENT_KINDS.map((kind) => textOf(kind, {})), textOf("credits.low", { percent: null }), others, onlyTiers];
+  return [
+    ...EVENT_KINDS.map((kind) => textOf(kind, {})),
+    textOf("credits.low", { percent: null }),
+    ...others,
+    onlyTiers,
+  ];
 }
 
 /** One value for each kind of problem that a schema can find. */
@@ -166,6 +175,7 @@ async function protocolLines(): Promise<string[]> {
     fetch(`${url}/v1/chat/completions`, { method: "POST", headers: { ...authorized, ...headers }, body });
   const responses = [
     await fetch(`${url}/v1/nothing`),
+    await fetch(`${url}/v1/images/edits`),
     await fetch(`${url}/models`),
     await fetch(`${url}/v1/v1/models`),
     await fetch(`${url}/v1/models`, { method: "DELETE" }),
