@@ -58,6 +58,7 @@ export const errorCatalog = {
   method_not_allowed: invalid(405, "The method is not allowed for this path."),
   already_rotated: invalid(409, "The token was already rotated."),
   token_ended: invalid(409, "The token was revoked or has expired."),
+  voucher_ended: invalid(409, "The voucher was redeemed or revoked, or has expired."),
   reference_mismatch: invalid(409, "The reference was already used with other terms. Use another reference."),
   request_closed: invalid(
     409,

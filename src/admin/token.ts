@@ -96,6 +96,30 @@ export function idOfTexts(kind: string, ...texts: string[]): string {
   return `${kind}_${digits.padStart(ID_LENGTH, "0").slice(0, ID_LENGTH)}`;
 }
 
+/** Digits and letters that are hard to confuse: those of Crockford's Base32. */
+const BASE_32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
+const CODE_LENGTH = 25;
+const CODE_SHAPE = new RegExp(`^[${BASE_32}]{${CODE_LENGTH}}$`);
+
+/**
+ * Makes the code of a voucher: 25 random characters (125 bits) in groups of five. The code itself is shown once. Its SHA-256 is
+ * stored, and its first group, to recognize it by.
+ */
+export function makeCode(random: RandomBytes) {
+  const secret = randomText(BASE_32, CODE_LENGTH, random);
+  const groups = secret.match(/.{5}/g) ?? [];
+  return { code: groups.join("-"), hash: hashOf(secret), prefix: groups[0] ?? "" };
+}
+
+/**
+ * Returns the hash of a code as people type it: in any case, with any spaces and dashes, and with O for 0, or I or L for 1.
+ * Returns undefined for text that is no code.
+ */
+export function hashOfCode(text: string): Buffer | undefined {
+  const secret = text.toUpperCase().replaceAll(/[\s-]/g, "").replaceAll("O", "0").replaceAll(/[IL]/g, "1");
+  return CODE_SHAPE.test(secret) ? hashOf(secret) : undefined;
+}
+
 /** Makes a secret for a cookie: 43 random base-62 characters (256 bits). */
 export function makeSecret(random: RandomBytes): string {
   return randomText(BASE_62, SECRET_LENGTH, random);

@@ -148,7 +148,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, checkouts }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, events, payments, monthlyStatements } = store;
+  const { accounts, allowances, budgets, admin, events, payments, vouchers, monthlyStatements } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -159,7 +159,7 @@ function adminServices(
   });
   return {
     ...core,
-    ...{ admin, allowances, budgets, events, payments, monthlyStatements },
+    ...{ admin, allowances, budgets, events, payments, vouchers, monthlyStatements },
     openIdSignIn,
     checkouts: async () => checkouts,
     identityRows: store.identities,

@@ -1,11 +1,19 @@
-import { isoTime } from "../api/time.ts";
+import { DAY_MS, isoTime } from "../api/time.ts";
 import type { WrittenRows } from "../stores/admin-schema.ts";
 import { assertAmount, creditsFromMicro, type MicroCredits, minimum } from "./amount.ts";
 import type { Account } from "./batch.ts";
-import type { AdjustmentRow, CreditTransition, GrantRow, GrantTransition, RevokeTransition } from "./books.ts";
+import type {
+  AdjustmentRow,
+  CreditTransition,
+  GrantRow,
+  GrantTransition,
+  RedeemTransition,
+  RevokeTransition,
+} from "./books.ts";
 import { countInBudgets } from "./budget-counters.ts";
 import { addCredit, addGrant, NO_TERMS, revocableIn, revokeFrom, sumOfDraws } from "./funds.ts";
 import { creditedOf, wholeChargeOf } from "./holds.ts";
+import { voucherGrantId } from "./names.ts";
 import type { Outcomes } from "./outcomes.ts";
 import { beganBefore } from "./request-id.ts";
 
@@ -29,6 +37,37 @@ function isSameGrant(grant: GrantRow, transition: GrantTransition): boolean {
   const isSameStart = grant.effectiveAtMs === (effectiveAtMs ?? grant.createdAtMs);
   const isSameEnd = grant.expiresAtMs === expiresAtMs;
   return grant.amount === amount && grant.priority === priority && isSameStart && isSameEnd;
+}
+
+/** Grants the credits of a voucher. A repetition by the same organization changes nothing. */
+export function redeem(account: Account, transition: RedeemTransition): Outcomes["redeem"] {
+  const { organizationId, nowMs, vouchers } = account;
+  const { voucherId, amount, priority, creditDays } = transition;
+  const grantId = voucherGrantId(voucherId);
+  const isRepeated = account.grants.get(grantId) !== undefined;
+  const redeemed = { id: voucherId, organizationId, redeemedAtMs: nowMs };
+  if (!isRepeated) {
+    const voucher = vouchers.get(voucherId);
+    const reason = reasonAgainst(account, transition);
+    if (voucher === undefined || reason !== undefined) return { outcome: "unusable", reason: reason ?? "revoked" };
+    vouchers.set(voucherId, { ...voucher, ...redeemed });
+    const expiresAtMs = creditDays === null ? null : nowMs + creditDays * DAY_MS;
+    const terms = { effectiveAtMs: null, expiresAtMs, priority, reference: voucherId };
+    const { grant } = addGrant(account, { kind: "grant", organizationId, grantId, amount, ...terms });
+    recordBooking(account, transition, grant, { credit_grant: [{ ...grant }], voucher: [redeemed] });
+  }
+  return { outcome: "granted", grantId, balance: { ...account.balance }, repeated: isRepeated };
+}
+
+/** Returns why an organization that has not redeemed a voucher cannot do so now; undefined if it can. */
+function reasonAgainst({ grants, isClosed, nowMs, vouchers }: Account, { voucherId, expiresAtMs }: RedeemTransition) {
+  const { organizationId = null, isRevoked = true } = vouchers.get(voucherId) ?? {};
+  // An operator may have granted it by hand, under its id.
+  const isUsed = organizationId !== null || grants.values().some(({ reference }) => reference === voucherId);
+  if (isUsed) return "redeemed";
+  if (isRevoked) return "revoked";
+  if (expiresAtMs !== null && expiresAtMs <= nowMs) return "expired";
+  return isClosed ? "closed" : undefined;
 }
 
 /** Revokes an amount, or all available credits if none is named. */
@@ -134,7 +173,7 @@ function newAdjustment(
 
 function recordBooking(
   { organizationId, nowMs, newAuditEntries }: Account,
-  { audit }: GrantTransition | RevokeTransition | CreditTransition,
+  { audit }: GrantTransition | RedeemTransition | RevokeTransition | CreditTransition,
   { id: subjectId, amount }: { id: string; amount: MicroCredits },
   rows: WrittenRows,
 ): void {

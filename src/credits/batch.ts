@@ -10,6 +10,7 @@ import type {
   NewValuesRow,
   PaymentRow,
   RequestRow,
+  VoucherRow,
 } from "./books.ts";
 import { counterIdOf } from "./budget-uses.ts";
 import type { BudgetIndex } from "./budgets.ts";
@@ -40,7 +41,9 @@ export interface BookRows {
   adjustments: AdjustmentRow[];
   /** Those that the batch names, and of their organizations those with debts. */
   payments: PaymentRow[];
-  /** The organizations of these payments that are closed. */
+  /** Locked after the balances. */
+  vouchers: VoucherRow[];
+  /** The organizations that the batch pays or redeems vouchers for, if they are closed. */
   closed: { id: string }[];
 }
 
@@ -69,6 +72,7 @@ export class BookWrites {
   newAdjustments: AdjustmentRow[] = [];
   newPayments: PaymentRow[] = [];
   changedPayments: PaymentRow[] = [];
+  redeemedVouchers: VoucherRow[] = [];
   /** Records of the bookings that this batch made first. */
   newAuditEntries: AuditOfRows[] = [];
   /** Warnings; those whose key is known are not written again. */
@@ -86,7 +90,7 @@ export class Account {
   readonly readBalance: BalanceRow;
   readonly balance: BalanceRow;
   readonly budgets: BudgetIndex | undefined;
-  /** True if the organization is closed and the batch names one of its payments. */
+  /** True if the organization is closed and the batch names one of its payments, or redeems a voucher for it. */
   readonly isClosed: boolean;
   readonly grants = new Rows<GrantRow>();
   /** Active grants in the order in which they are drawn down; null if the order must be computed again. */
@@ -102,15 +106,18 @@ export class Account {
   readonly brokenAttempts = new Rows<BrokenAttemptRow>();
   readonly adjustments = new Rows<AdjustmentRow>();
   readonly payments = new Rows<PaymentRow>();
+  /** Those of the batch, which all of its accounts share. */
+  readonly vouchers: Rows<VoucherRow>;
   readonly newAuditEntries: AuditOfRows[] = [];
   readonly newEvents: EventRow[] = [];
 
-  constructor({ nowMs, budgets, closed }: BookRows, balance: BalanceRow) {
+  constructor({ nowMs, budgets, closed }: BookRows, balance: BalanceRow, vouchers: Rows<VoucherRow>) {
     this.organizationId = balance.organizationId;
     this.nowMs = nowMs;
     this.readBalance = balance;
     this.balance = { ...balance };
     this.budgets = budgets.get(balance.organizationId);
+    this.vouchers = vouchers;
     this.isClosed = closed.some(({ id }) => id === balance.organizationId);
   }
 }
@@ -160,7 +167,11 @@ class Rows<Row extends object> {
 
 /** Opens the accounts of a batch, by organization. */
 export function openAccounts(rows: BookRows): Map<string, Account> {
-  const accounts = new Map(rows.balances.map((balance) => [balance.organizationId, new Account(rows, balance)]));
+  const vouchers = new Rows<VoucherRow>();
+  for (const row of rows.vouchers) vouchers.load(row.id, row);
+  const accounts = new Map(
+    rows.balances.map((balance) => [balance.organizationId, new Account(rows, balance, vouchers)]),
+  );
   const of = ({ organizationId }: { organizationId: string }) => accounts.get(organizationId);
   for (const row of rows.grants) of(row)?.grants.load(row.id, row, { ...row });
   for (const row of rows.budgetUses) of(row)?.budgetUses.load(counterIdOf(row), row, { ...row });
@@ -190,6 +201,8 @@ export function writesOf(accounts: Iterable<Account>): BookWrites {
     account.brokenAttempts.addChanges(broken, broken, repeated);
     account.adjustments.addChanges(writes.newAdjustments);
     account.payments.addChanges(writes.newPayments, writes.changedPayments);
+    // All accounts share these rows.
+    if (writes.redeemedVouchers.length === 0) account.vouchers.addChanges([], writes.redeemedVouchers);
     writes.newAuditEntries.push(...account.newAuditEntries);
     writes.newEvents.push(...account.newEvents);
   }

@@ -1,4 +1,4 @@
-import type { PAYMENT } from "../stores/admin-schema.ts";
+import type { PAYMENT, VOUCHER, VOUCHER_BATCH } from "../stores/admin-schema.ts";
 import type {
   ADJUSTMENT,
   BALANCE,
@@ -39,6 +39,9 @@ export type AdjustmentRow = RowOf<typeof ADJUSTMENT>;
 
 /** A payment, and how many of its credits were granted, revoked, withheld or are a debt. */
 export type PaymentRow = RowOf<typeof PAYMENT>;
+
+export type VoucherBatchRow = RowOf<typeof VOUCHER_BATCH>;
+export type VoucherRow = RowOf<typeof VOUCHER>;
 
 export type EndedState = "charged" | "released" | "recovered";
 export type HoldState = "open" | EndedState;
@@ -163,6 +166,13 @@ export interface PaymentTransition
   kind: "payment";
   audit: BookingAudit;
 }
+/** Redeems a voucher, with the terms of its batch, which never change: grants its credits to one organization, once. */
+export interface RedeemTransition extends Pick<VoucherBatchRow, "amount" | "priority" | "creditDays" | "expiresAtMs"> {
+  kind: "redeem";
+  organizationId: string;
+  voucherId: string;
+  audit: BookingAudit;
+}
 /** Activates and expires the grants that are due, and returns the balance. */
 export interface RefreshTransition {
   kind: "refresh";
@@ -178,4 +188,5 @@ export type Transition =
   | RevokeTransition
   | CreditTransition
   | PaymentTransition
+  | RedeemTransition
   | RefreshTransition;

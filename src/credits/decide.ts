@@ -1,4 +1,4 @@
-import { credit, grant, revoke } from "./adjustments.ts";
+import { credit, grant, redeem, revoke } from "./adjustments.ts";
 import { type Account, type BookRows, openAccounts, writesOf } from "./batch.ts";
 import type { Transition } from "./books.ts";
 import type { HoldFacts } from "./facts.ts";
@@ -57,6 +57,8 @@ function decideKnown(account: Account, transition: Transition): Outcome {
       return credit(account, transition);
     case "payment":
       return bookPayment(account, transition);
+    case "redeem":
+      return redeem(account, transition);
     case "refresh":
       return { outcome: "refreshed", balance: { ...account.balance } };
   }

@@ -29,6 +29,8 @@ class Names {
   readonly adjustments: RowName[] = [];
   readonly referredAdjustments: (RowName & { kind: AdjustmentRow["kind"] })[] = [];
   readonly payments: RowName[] = [];
+  /** Vouchers, each with the organization that redeems it. */
+  readonly vouchers: RowName[] = [];
 }
 
 /** Returns the organization whose balance a transition locks. */
@@ -66,6 +68,11 @@ export function namesOf(transitions: readonly Transition[]): Names {
       add(names.payments, organizationId, transition.id);
       add(names.referredGrants, organizationId, transition.id);
     }
+    if (transition.kind === "redeem") {
+      add(names.vouchers, organizationId, transition.voucherId);
+      add(names.grants, organizationId, voucherGrantId(transition.voucherId));
+      add(names.referredGrants, organizationId, transition.voucherId);
+    }
     if (transition.kind === "revoke" || transition.kind === "credit") {
       const { kind, adjustmentId, reference } = transition;
       add(names.adjustments, organizationId, adjustmentId);
@@ -97,6 +104,11 @@ export function grantsOfPayment({ organizationId, id, grants }: PaymentRow): Row
 /** Returns the id of a grant for a payment: the first, or a later one. */
 export function paymentGrantId(paymentId: string, number: number): string {
   return `grant_${paymentId}_${number}`;
+}
+
+/** Returns the id of the grant that a voucher makes. */
+export function voucherGrantId(voucherId: string): string {
+  return `grant_${voucherId}`;
 }
 
 /** Returns the keys of holds and requests that have one. */

@@ -80,6 +80,10 @@ interface Decided {
     | { outcome: "outdated" }
     /** The organization has a grant under this reference that was not made for the payment. */
     | { outcome: "granted_before"; grantId: string };
+  redeem:
+    | { outcome: "granted"; grantId: string; balance: BalanceRow; repeated: boolean }
+    /** `redeemed`: by another organization. `closed`: the organization is. */
+    | { outcome: "unusable"; reason: "redeemed" | "revoked" | "expired" | "closed" };
   refresh: { outcome: "refreshed"; balance: BalanceRow };
 }
 

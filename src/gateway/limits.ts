@@ -192,6 +192,7 @@ const OWNERS: Record<string, string> = {
   "sign-in": "this address",
   console: "this organization's console",
   createCheckout: "this organization's purchases",
+  redeemVoucher: "this organization's vouchers",
 };
 
 function ownerOf({ key, budget }: LimitKey): string {

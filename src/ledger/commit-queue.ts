@@ -3,6 +3,7 @@ import type {
   CreditTransition,
   GrantTransition,
   PaymentTransition,
+  RedeemTransition,
   RefreshTransition,
   RevokeTransition,
   Transition,
@@ -57,7 +58,13 @@ export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
  * organization books each only once. Rejects with StoreUnavailableError.
  */
 export type BookCredits = <
-  T extends GrantTransition | RevokeTransition | CreditTransition | PaymentTransition | RefreshTransition,
+  T extends
+    | GrantTransition
+    | RevokeTransition
+    | CreditTransition
+    | PaymentTransition
+    | RedeemTransition
+    | RefreshTransition,
 >(
   transition: T,
 ) => Promise<Outcomes[T["kind"]]>;

@@ -15,7 +15,7 @@ import type { Store } from "../stores/store.ts";
 
 type CoreRows = Pick<
   Store,
-  "accounts" | "admin" | "allowances" | "budgets" | "events" | "monthlyStatements" | "payments"
+  "accounts" | "admin" | "allowances" | "budgets" | "events" | "monthlyStatements" | "payments" | "vouchers"
 >;
 
 /** Services that operations use in a running service and in a command. */

@@ -330,7 +330,12 @@ export function referenceMismatch(reference: string | null, first: string, madeA
 }
 
 /** Formats a grant, a revocation or a refund. Of a repeated reference, the values are those of the first booking. */
-function bookingOf(booked: { id: string; amount: MicroCredits; balance: BalanceRow; repeated: boolean }): Booking {
+export function bookingOf(booked: {
+  id: string;
+  amount: MicroCredits;
+  balance: BalanceRow;
+  repeated: boolean;
+}): Booking {
   const { id, amount, balance, repeated } = booked;
   const { organizationId: organization_id } = balance;
   const credits = creditsOf(balance);
@@ -342,7 +347,8 @@ interface StatedTerms {
   expires_at?: string | null;
 }
 
-function bookingJson({ credits, ...booking }: Booking, { reference, expires_at: expiresAt }: StatedTerms) {
+/** Formats a booking as commands do. */
+export function bookingJson({ credits, ...booking }: Booking, { reference, expires_at: expiresAt }: StatedTerms) {
   const stated = { ...(expiresAt !== undefined && { expiresAt }), reference };
   return { ...jsonOf(booking), ...stated, ...creditsJson(credits) };
 }
@@ -353,7 +359,7 @@ export function creditsJson({ total, available, used, held }: Credits) {
 }
 
 /** Describes a booking. `done` is what an earlier one did under the same reference. */
-function bookingText(
+export function bookingText(
   { id, amount, repeated, credits: { available, total, used } }: Booking,
   done: "granted" | "revoked" | "credited",
   { expires_at }: StatedTerms = {},

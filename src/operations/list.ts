@@ -53,6 +53,7 @@ import {
   showStatement,
 } from "./statements.ts";
 import { changeToken, createToken, listTokens, revokeToken, showToken } from "./tokens.ts";
+import { createVoucherBatch, listVoucherBatches, listVouchers, redeemVoucher, revokeVoucherBatch } from "./vouchers.ts";
 
 /** Every operation of the admin API by its id, in the order of the documentation. */
 export const operations: Readonly<Record<string, Operation>> = {
@@ -74,7 +75,8 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
   ...{ closeOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, requestCredits },
-  ...{ showPaymentTerms, listPayments, createCheckout },
+  ...{ showPaymentTerms, listPayments, createCheckout, redeemVoucher },
+  ...{ listVoucherBatches, createVoucherBatch, listVouchers, revokeVoucherBatch },
   ...{ listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },

@@ -6,7 +6,7 @@ import type { Pins } from "../api/principal.ts";
 import { amount, bytes, draws, flag, json, nullable, number, oneOf, past, requiredText } from "./fields.ts";
 import { declareTable, type RowOf } from "./table.ts";
 
-/* The tables of people, their sessions, the record of what they did, of payments, warnings, and refusals; as in `schema.ts`. */
+/* The tables of people, their sessions, the record of what they did, of payments, vouchers, warnings, and refusals; as in `schema.ts`. */
 
 /** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -243,4 +243,34 @@ export const PAYMENT = declareTable("payment", ["organizationId", "id"], {
   /** Number of changes; a change that was decided on an older revision is refused. */
   revision: number("revision"),
   createdAtMs: past(number("created_at")),
+});
+
+/** Vouchers that were made together. Its terms never change. */
+export const VOUCHER_BATCH = declareTable("voucher_batch", ["id"], {
+  id: requiredText("id"),
+  name: requiredText("name"),
+  count: number("count"),
+  /** Terms of the grant that each of them makes. Its credits expire after some days; null: never. */
+  amount: amount("amount"),
+  priority: number("priority"),
+  creditDays: nullable(number("credit_days")),
+  /** Expiry of the vouchers themselves; null: never. */
+  expiresAtMs: nullable(number("expires_at")),
+  createdAtMs: past(number("created_at")),
+  revokedAtMs: past(nullable(number("revoked_at"))),
+});
+
+/** A voucher. The grant that it makes has `voucherGrantId` as its id and the voucher's id as its reference. */
+export const VOUCHER = declareTable("voucher", ["id"], {
+  id: requiredText("id"),
+  batchId: requiredText("batch_id"),
+  /** SHA-256 of its code. */
+  hash: bytes("hash"),
+  /** First characters of the code, to recognize it by. */
+  prefix: requiredText("prefix"),
+  /** True if its batch was revoked before it was redeemed. */
+  isRevoked: flag("is_revoked"),
+  /** The organization that has redeemed it. */
+  organizationId: nullable(requiredText("organization_id")),
+  redeemedAtMs: past(nullable(number("redeemed_at"))),
 });

@@ -2,7 +2,7 @@ import type { BookRows } from "../credits/batch.ts";
 import type { Transition } from "../credits/books.ts";
 import { budgetUsesOf } from "../credits/budget-counters.ts";
 import { callersOf, grantsOf, grantsOfPayment, holdNamesOf, keysOf, namesOf, without } from "../credits/names.ts";
-import { PAYMENT } from "./admin-schema.ts";
+import { PAYMENT, VOUCHER } from "./admin-schema.ts";
 import type { BudgetCache } from "./budget-cache.ts";
 import {
   ADJUSTMENT,
@@ -61,6 +61,8 @@ export const BOOK_READS = {
   referredAdjustments: { table: ADJUSTMENT, by: { ...OWNER, kind: "kind", reference: "id" } },
   payments: { table: PAYMENT, by: { ...OWNER, id: "id" } },
   debts: { table: PAYMENT, by: OWNER, rest: "AND debt > debt_covered", hasMany: true },
+  /** Locked after the balances: two organizations may redeem one. */
+  vouchers: { table: VOUCHER, by: { id: "id" }, isLocked: true },
   /** Read after the balances are locked: closing an organization revokes what is available after it has become closed. */
   closed: { table: ORGANIZATION, by: { id: "organizationId" }, rest: "AND status = 'closed'" },
 } satisfies Record<string, BookRead>;
@@ -89,7 +91,8 @@ export function* planReads(
   const holdNames = [...newHolds, ...oldHolds];
   const wanted = { balances: organizations, liveGrants: organizations, holds: holdNames, requests: newHolds };
   const paying = named.payments.map(({ organizationId }) => ({ organizationId }));
-  const first = yield { ...wanted, ...named, debts: paying, closed: paying };
+  const redeeming = named.vouchers.map(({ organizationId }) => ({ organizationId }));
+  const first = yield { ...wanted, ...named, debts: paying, closed: [...paying, ...redeeming] };
   const { nowMs, balances, holds, requests, keys, brokenAttempts } = first;
   const payments = [...first.payments, ...first.debts];
   const grants = [...first.liveGrants, ...first.grants, ...first.referredGrants];
@@ -123,6 +126,7 @@ export function* planReads(
     keys: [...keys, ...third.keys],
     brokenAttempts,
     payments,
+    vouchers: first.vouchers,
     closed: first.closed,
     grants: [...grants, ...third.grants],
     adjustments: [...first.adjustments, ...first.referredAdjustments, ...last.adjustmentsOfRequests],

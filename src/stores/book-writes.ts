@@ -1,6 +1,6 @@
 import type { AuditOfRows } from "../credits/audit.ts";
 import type { BookWrites } from "../credits/batch.ts";
-import { AUDIT_ENTRY, EVENT, PAYMENT, withChecksum } from "./admin-schema.ts";
+import { AUDIT_ENTRY, EVENT, PAYMENT, VOUCHER, withChecksum } from "./admin-schema.ts";
 import { ADJUSTMENT, BALANCE, BROKEN_ATTEMPT, BUDGET_USE, GRANT, HOLD, KEY, NEW_VALUES, REQUEST } from "./schema.ts";
 import type { Table, TablePart, TableShape } from "./table.ts";
 
@@ -44,6 +44,7 @@ const WRITES = {
   newAdjustments: write("insert", ADJUSTMENT),
   newPayments: write("insert", PAYMENT),
   changedPayments: write("update", PAYMENT, PAYMENT_CHANGES),
+  redeemedVouchers: write("update", VOUCHER, ["organizationId", "redeemedAtMs"]),
   newAuditEntries: { ...audits, toCells: (audit: AuditOfRows) => audits.toCells(withChecksum(audit)) },
   // An event that is known is not written again.
   newEvents: { ...write("insert", EVENT), mayBeMissing: true },

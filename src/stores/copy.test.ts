@@ -87,6 +87,10 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "closing_part.dimension": "grant",
   "refusal.count": 3n,
   "payment.amount": 5n,
+  "voucher.is_revoked": 0n,
+  "voucher_batch.count": 3n,
+  "voucher_batch.amount": 5n,
+  "voucher_batch.credit_days": 7n,
 };
 /** Columns of a table that checks their sum. */
 const PAYMENT_CREDITS = new Set("credits granted revoked covered returned withheld debt debt_covered".split(" "));

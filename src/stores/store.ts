@@ -17,6 +17,7 @@ import { requestSumRows } from "./queries/request-sums.ts";
 import { requestRows } from "./queries/requests.ts";
 import { responseItemRows } from "./queries/response-items.ts";
 import { usageRows } from "./queries/usage.ts";
+import { voucherRows } from "./queries/vouchers.ts";
 
 /**
  * A store: the queries over a driver, which fail as `StoreDriver` says. `test/stores/contract.ts` contains the tests that
@@ -34,6 +35,7 @@ export function storeOver(driver: StoreDriver) {
     allowances: allowanceRows(database),
     budgets: budgetRows(database),
     payments: paymentRows(database),
+    vouchers: voucherRows(database),
     admin: adminRows(database),
     identities: identityRows(database),
     directory: directoryRows(database),

@@ -50,6 +50,7 @@ const availableOf = async (id: string) =>
   ((await admin.call("GET", `/organizations/${id}`)).body.credits as { available: number }).available;
 
 const RECEIVER = { name: "keyed", format: "webhook", target: "https://hooks.example.com/" };
+const VOUCHERS = { name: "keyed", count: 1, amount: 5 };
 const receiverPath = async () => {
   const { body } = await send("/receivers", RECEIVER, newKey());
   return `/receivers/${(body as { id: string }).id}`;
@@ -79,6 +80,15 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
   "/organizations/:id/checkouts": async () => {
     const body = { amount: 10, return_url: "https://ai.example.com/credits" };
     return { path: `/organizations/${await made()}/checkouts`, body };
+  },
+  "/organizations/:id/redemptions": async () => {
+    const { codes } = (await send("/voucher-batches", VOUCHERS, newKey())).body as { codes: string[] };
+    return { path: `/organizations/${await made()}/redemptions`, body: { code: codes[0] } };
+  },
+  "/voucher-batches": async () => ({ path: "/voucher-batches", body: VOUCHERS, secret: "codes" }),
+  "/voucher-batches/:id/revoke": async () => {
+    const { body } = await send("/voucher-batches", VOUCHERS, newKey());
+    return { path: `/voucher-batches/${(body as { id: string }).id}/revoke` };
   },
   "/organizations/:id/credit-requests": async () => {
     const id = await made();
@@ -145,7 +155,9 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
     for (const { path, answer } of posts) {
       const { schema, secret } = answer;
       const { properties = {} } = (schema ?? {}) as { properties?: Record<string, { type?: string }> };
-      const shown = ["secret", "token", "password"].filter((name) => properties[name]?.type === "string");
+      const shown = ["secret", "token", "password", "codes"].filter((name) =>
+        ["string", "array"].includes(properties[name]?.type ?? ""),
+      );
       expect([path, shown]).toEqual([path, secret === undefined ? [] : [secret.field]]);
     }
   });
@@ -161,7 +173,7 @@ describe("a POST of the admin API with an Idempotency-Key", () => {
       expect(again.body).toEqual(first.body);
       return;
     }
-    expect(first.body[secret]).toMatch(/^(sk-tg-|tg-admin-|whsec_)/);
+    expect(String(first.body[secret])).toMatch(/^(sk-tg-|tg-admin-|whsec_|([0-9A-Z]{5}-){4})/);
     expect(first.body).not.toHaveProperty("hint");
     expect(again.body).toEqual({
       ...first.body,

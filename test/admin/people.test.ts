@@ -9,6 +9,7 @@ import { type AdminEndpoint, adminEndpoints } from "../../src/http/admin/endpoin
 import { AdminClient, type Answer, FROM_CONSOLE, firstAdminToken, operator, signIn } from "../support/admin.ts";
 import { type IdentityProvider, sessionCookie, signInAt, startIdentityProvider } from "../support/identity-provider.ts";
 import { freePort, MEMBER_SCOPES, makeOrganization, type RunningService, startService } from "../support/service.ts";
+import { TABLE } from "./role-table.ts";
 
 let service: RunningService;
 let provider: IdentityProvider;
@@ -47,85 +48,6 @@ async function create(name: string, role: string): Promise<Created> {
 }
 const withToken = (token: string) => new AdminClient(service, { authorization: `Bearer ${token}` });
 const codeOf = ({ body }: Pick<Answer, "body">) => (body as { error?: { code: string } }).error?.code;
-
-/** The roles that may call each operation: the same as in `src/api/admin/roles.ts`, written down a second time, by operation. */
-const TABLE = `
-operation              guest  operator  auditor  owner  developer  billing  member
-showService            yes    yes       yes      yes    yes        yes      yes
-signIn                 yes    yes       yes      yes    yes        yes      yes
-beginSignIn            yes    yes       yes      yes    yes        yes      yes
-completeSignIn         yes    yes       yes      yes    yes        yes      yes
-showSession            yes    yes       yes      yes    yes        yes      yes
-signOut                yes    yes       yes      yes    yes        yes      yes
-listOperators          -      yes       yes      -      -          -        -
-createOperator         -      yes       -        -      -          -        -
-revokeOperator         -      yes       -        -      -          -        -
-listSessions           -      yes       yes      -      -          -        -
-endSession             -      yes       -        -      -          -        -
-listIdentities         -      yes       yes      -      -          -        -
-blockIdentity          -      yes       -        -      -          -        -
-unblockIdentity        -      yes       -        -      -          -        -
-showOverview           -      yes       yes      yes    yes        yes      yes
-showMargins            -      yes       yes      -      -          -        -
-exportMargins          -      yes       yes      -      -          -        -
-showLatencies          -      yes       yes      -      -          -        -
-search                 -      yes       yes      yes    yes        yes      yes
-listAudit              -      yes       yes      -      -          -        -
-exportAudit            -      yes       yes      -      -          -        -
-exportAuditLines       -      yes       yes      -      -          -        -
-listModelsWithRoutes   -      yes       yes      yes    yes        yes      yes
-resumeRoute            -      yes       -        -      -          -        -
-listOrganizations      -      yes       yes      yes    yes        yes      yes
-createOrganization     -      yes       -        -      -          -        -
-showOrganization       -      yes       yes      yes    yes        yes      yes
-changeOrganization     -      yes       -        -      -          -        -
-closeOrganization      -      yes       -        -      -          -        -
-changeTokenBounds      -      yes       -        yes    -          -        -
-listGrants             -      yes       yes      yes    -          yes      yes
-createGrant            -      yes       -        -      -          -        -
-createRevocation       -      yes       -        -      -          -        -
-createCredit           -      yes       -        -      -          -        -
-requestCredits         -      -         -        yes    yes        yes      yes
-showPaymentTerms       -      yes       yes      yes    -          yes      yes
-listPayments           -      yes       yes      yes    -          yes      yes
-createCheckout         -      yes       -        yes    -          -        -
-listAllowances         -      yes       yes      yes    -          yes      yes
-createAllowance        -      yes       -        -      -          -        -
-endAllowance           -      yes       -        -      -          -        -
-listBudgets            -      yes       yes      yes    yes        yes      yes
-createBudget           -      yes       -        yes    -          -        -
-showBudget             -      yes       yes      yes    yes        yes      yes
-changeBudget           -      yes       -        yes    -          -        -
-deleteBudget           -      yes       -        yes    -          -        -
-raiseBudget            -      yes       -        yes    -          -        -
-showStatement          -      yes       yes      yes    -          yes      yes
-exportStatement        -      yes       yes      yes    -          yes      yes
-listMonthStatements    -      yes       yes      yes    -          yes      yes
-showMonthStatement     -      yes       yes      yes    -          yes      yes
-exportMonthStatement   -      yes       yes      yes    -          yes      yes
-listReceivers          -      yes       yes      yes    -          -        -
-createReceiver         -      yes       -        yes    -          -        -
-changeReceiver         -      yes       -        yes    -          -        -
-deleteReceiver         -      yes       -        yes    -          -        -
-rotateReceiverSecret   -      yes       -        yes    -          -        -
-testReceiver           -      yes       -        yes    -          -        -
-listDeliveries         -      yes       yes      yes    -          -        -
-replayDelivery         -      yes       -        yes    -          -        -
-listTokens             -      yes       yes      yes    yes        -        yes
-createToken            -      yes       -        yes    yes        -        -
-showToken              -      yes       yes      yes    yes        -        yes
-changeToken            -      yes       -        yes    yes        -        -
-rotateToken            -      yes       -        yes    yes        -        -
-revokeToken            -      yes       -        yes    yes        -        -
-listRequests           -      yes       yes      yes    -          -        yes
-sumRequests            -      yes       yes      yes    -          -        yes
-exportRequests         -      yes       yes      yes    -          -        yes
-exportRequestLines     -      yes       yes      yes    -          -        yes
-showRequest            -      yes       yes      yes    -          -        yes
-showConversation       -      yes       yes      -      -          -        -
-removeConversations    -      yes       -        -      -          -        -
-createPlaygroundToken  yes    yes       -        yes    yes        -        yes
-`.trim();
 
 /** Calls an operation on resources that do not exist; returns whether the caller's role permits it. */
 async function isPermitted(client: AdminClient, { method, path }: AdminEndpoint): Promise<boolean> {

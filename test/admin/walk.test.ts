@@ -70,7 +70,7 @@ afterAll(async () => {
   await stripe?.close();
 });
 
-/** Creates a budget, a receiver, a delivery and a statement in an organization, which the paths name from then on. */
+/** Creates a budget, a receiver, a delivery, a statement and a voucher for an organization, which the paths name from then on. */
 async function makeParts({ id }: Organization): Promise<void> {
   const make = async (path: string, body: object) => {
     const made = await operator(service).call<{ id: string }>("POST", path, body);
@@ -81,6 +81,9 @@ async function makeParts({ id }: Organization): Promise<void> {
   receiverIds.set(id, await make("/receivers", { organization_id: id, ...bodies.createReceiver }));
   deliveryIds.set(id, await make(`/receivers/${receiverIds.get(id)}/test`, {}));
   statementIds.set(id, (await makeStatements(service, id))[0]?.id ?? "none");
+  const batch = await operator(service).call<{ id: string; codes: string[] }>("POST", "/voucher-batches", VOUCHERS);
+  batchIds.set(id, batch.body.id);
+  codes.set(id, batch.body.codes[0] ?? "none");
 }
 
 const requestIds = new Map<string, string>();
@@ -88,6 +91,9 @@ const budgetIds = new Map<string, string>();
 const receiverIds = new Map<string, string>();
 const deliveryIds = new Map<string, string>();
 const statementIds = new Map<string, string>();
+const batchIds = new Map<string, string>();
+const codes = new Map<string, string>();
+const VOUCHERS = { name: "Trial", count: 1, amount: 1 };
 /** Ids of an organization for the parameters of paths, by the path's first word. */
 const idsOf: Record<string, (organization: Organization) => string> = {
   organizations: ({ id }) => id,
@@ -96,10 +102,12 @@ const idsOf: Record<string, (organization: Organization) => string> = {
   receivers: ({ id }) => receiverIds.get(id) ?? "none",
   statements: ({ id }) => statementIds.get(id) ?? "none",
   deliveries: ({ id }) => deliveryIds.get(id) ?? "none",
+  "voucher-batches": ({ id }) => batchIds.get(id) ?? "none",
 };
 /** Bodies that would be taken, but for who sends them. */
 const bodies: Record<string, object> = {
   closeOrganization: { rest: "lapsed" },
+  createVoucherBatch: VOUCHERS,
   createCheckout: { amount: 10, return_url: "https://ai.example.com/credits" },
   signIn: { token: "none" },
   beginSignIn: { issuer: "https://login.example.com" },
@@ -124,8 +132,10 @@ const bodies: Record<string, object> = {
   changeReceiver: { name: "Ops" },
   resumeRoute: { route: "sandbox/echo" },
 };
-const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) =>
-  operationId === "createToken" ? { organization_id: id, name: "New" } : (bodies[operationId] ?? {});
+const bodyOf = ({ operationId }: AdminEndpoint, { id }: Organization) => {
+  if (operationId === "redeemVoucher") return { code: codes.get(id) ?? "none" };
+  return operationId === "createToken" ? { organization_id: id, name: "New" } : (bodies[operationId] ?? {});
+};
 
 /** Queries of operations that need one. A search of a member for what belongs to others must find nothing. */
 const queries: Record<string, () => string> = {

@@ -215,6 +215,12 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
   },
   method_not_allowed: () => send(service, COMPLETIONS, rich.token),
   upgrade_required: () => webSocketAnswer("/v1/responses"),
+  voucher_ended: async () => {
+    const made = await service.tollgate<{ codes: string[] }>("voucher", "create", "1", "--name", "Trial");
+    const redeem = (id: string) => administer("POST", `/organizations/${id}/redemptions`, { code: made.codes[0] });
+    expect((await redeem(rich.id)).status).toBe(201);
+    return redeem(poor.id);
+  },
   reference_mismatch: async () => {
     const grant = (amount: number) =>
       administer("POST", `/organizations/${rich.id}/grants`, { amount, reference: "invoice 1" });

@@ -25,6 +25,7 @@ import { tokenChangeCases } from "./token-changes.ts";
 import { transitionCases } from "./transitions.ts";
 import { usageCases } from "./usage.ts";
 import { repeatedReferenceCase, verifyCases } from "./verify.ts";
+import { voucherCases } from "./vouchers.ts";
 
 export type { ContractStore } from "./fixture.ts";
 
@@ -47,6 +48,7 @@ export function storeContract(name: string, open: () => Promise<ContractStore>):
     describe("idempotency keys of administrators", () => adminKeyCases(subject));
     describe("allowances", () => allowanceCases(subject));
     describe("payments", () => paymentCases(subject));
+    describe("vouchers", () => voucherCases(subject));
     describe("races", () => raceCases(subject));
     describe("reads", () => readCases(subject));
     describe("requests", () => requestCases(subject));

@@ -1,5 +1,6 @@
 import { randomBytes } from "node:crypto";
 import { v7 } from "uuid";
+import { expect } from "vitest";
 import { auditRow, COMMAND_ACTOR } from "../../src/admin/audit.ts";
 import { deliveryOf } from "../../src/admin/receivers.ts";
 import type { HoldTransition, SettleTransition } from "../../src/credits/books.ts";
@@ -29,6 +30,7 @@ import {
   tokenHoldOf,
   tokensOf,
 } from "./fixture.ts";
+import { redemptionOf, revokeVouchers, voucherBatch } from "./vouchers.ts";
 
 const DAY_MS = 24 * HOUR_MS;
 const CREDIT = 1_000_000n;
@@ -64,7 +66,18 @@ export async function populate(subject: Subject): Promise<string> {
   await sumUp(subject, organizationId, token.id);
   await fillOthers(subject, organizationId, token.id);
   await pay(subject, organizationId, token.id);
+  await redeem(subject, organizationId);
   return organizationId;
+}
+
+/** Two batches, of which vouchers are redeemed, and one is revoked. */
+async function redeem(subject: Subject, organizationId: string): Promise<void> {
+  const first = await voucherBatch(subject, { priority: 3, creditDays: 30, expiresAtMs: Date.now() + DAY_MS });
+  const second = await voucherBatch(subject);
+  for (const made of [first, second]) {
+    expect(await subject.one(redemptionOf(organizationId, made))).toMatchObject({ outcome: "granted" });
+  }
+  await revokeVouchers(subject, second.batch.id);
 }
 
 async function createTokens(core: AccountCore, organizationId: string) {

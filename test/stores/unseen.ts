@@ -17,6 +17,11 @@ export const UNSEEN: Record<string, Record<string, string>> = {
     hash: "The token itself, from which it is computed, is not stored.",
     last_used_at: "A token may have been used without a request.",
   },
+  voucher: {
+    hash: "The code, from which it is computed, is not stored.",
+    id: "Nothing refers to a voucher that is not redeemed.",
+    prefix: ONLY_HERE,
+  },
   operator: named("created_at hash id name prefix revoked_at role", NO_BOOKS),
   identity: named("blocked_at created_at id issuer name subject", NO_BOOKS),
   issuer_keys: named("asked_at fetched_at issuer keys", NO_BOOKS),

@@ -191,6 +191,7 @@ export class MemoryBooks implements Pick<Books, "apply" | "recoverableHolds" | "
       requests,
       brokenAttempts,
       payments: [],
+      vouchers: [],
       closed: [],
       keys: pick(this.keys, [...names.keys, ...keysOf(holds, requests)]),
       adjustments: [...this.adjustments.values()].filter(

@@ -28,8 +28,10 @@ export const ROLES_BY_PERMISSION = {
   "credits:write": OPERATOR,
   /** To ask for credits. */
   "credits:request": ORGANIZATION_ROLES,
-  /** To buy credits at Stripe. */
+  /** To buy credits at Stripe, and to redeem vouchers. */
   "credits:buy": ["operator", "owner"],
+  "vouchers:read": SERVICE,
+  "vouchers:write": OPERATOR,
   "budgets:read": SIGNED_IN,
   "budgets:write": ["operator", "owner"],
   "tokens:read": [...READERS, "developer"],

@@ -11,3 +11,4 @@ export * from "./reports.ts";
 export * from "./request.ts";
 export * from "./session.ts";
 export * from "./token.ts";
+export * from "./voucher.ts";

@@ -4,11 +4,11 @@ import { windowAt, windowEnd } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums, type ClosingRow } from "../../credits/closing.ts";
 import type { BudgetUse, Draw } from "../../credits/facts.ts";
 import { beganBefore } from "../../credits/request-id.ts";
-import { AUDIT_ENTRY } from "../admin-schema.ts";
+import { AUDIT_ENTRY, VOUCHER, VOUCHER_BATCH } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { ORGANIZATION, REQUEST } from "../schema.ts";
 import { raw, type Sql, sql } from "../sql.ts";
-import { checkPayments, checkRecords } from "./verify-records.ts";
+import { checkPayments, checkRecords, checkVouchers } from "./verify-records.ts";
 import {
   AHEAD_MS,
   checkEach,
@@ -42,11 +42,13 @@ export async function readBooks(
     ...(Object.fromEntries(rows) as RowsOfTables),
     nowMs,
     closedBeforeMs: Number(found.state[0]?.closed_before),
-    // Requests are reported where all of them are read, the next two by `verifyStore`.
+    // Requests are reported where all of them are read, the next four by `verifyStore`.
     newest: soundRows(REQUEST, found.newest),
     named: soundRows(REQUEST, found.named),
     organization: soundRows(ORGANIZATION, found.organization)[0],
     records: soundRows(AUDIT_ENTRY, found.records),
+    vouchers: soundRows(VOUCHER, found.vouchers),
+    batches: soundRows(VOUCHER_BATCH, found.batches),
     ended: found.ended as { id: string }[],
     keyless: found.keyless as { id: string; key: string }[],
   };
@@ -66,6 +68,8 @@ function queriesOf(database: Database, organizationId: string, newestFromMs: num
     state: sql`select ${database.now()} as now, coalesce((select before_at from closing ${of}), 0) as closed_before`,
     organization: sql`select * from organization where id = ${organizationId}`,
     records: sql`select * from audit_entry ${of} and written_rows is not null order by id`,
+    vouchers: sql`select * from voucher ${of}`,
+    batches: sql`select * from voucher_batch where id in (select batch_id from voucher ${of})`,
     newest: sql`select * from request ${of} and ended_at >= ${newestFromMs} and ending <> 'released'`,
     named: sql`select * from request ${of} and id in (${named})`,
     ended: sql`
@@ -95,7 +99,7 @@ type CheckOfBooks = (books: BooksFound, report: ReportViolation) => void;
 /** The checks, in an order in which each finds the sums that it needs. */
 const CHECKS: readonly CheckOfBooks[] = [
   ...[checkHolds, checkAdjustments, checkCredits, checkReferences, checkKeys, checkTotals],
-  ...[checkTimes, checkClosedBefore, checkBudgets, checkSuccessors, checkPayments, checkRecords],
+  ...[checkTimes, checkClosedBefore, checkBudgets, checkSuccessors, checkPayments, checkVouchers, checkRecords],
 ];
 
 /** Runs the checks. One that fails hides no other. */

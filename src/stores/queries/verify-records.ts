@@ -1,10 +1,18 @@
+import { DAY_MS } from "../../api/time.ts";
 import { type AllowanceRow, grantOfPeriod, periodAt } from "../../credits/allowance.ts";
 import type { StoredAuditRow } from "../../credits/audit.ts";
-import type { AdjustmentRow, BudgetRow, BudgetUseRow, GrantRow } from "../../credits/books.ts";
+import type {
+  AdjustmentRow,
+  BudgetRow,
+  BudgetUseRow,
+  GrantRow,
+  VoucherBatchRow,
+  VoucherRow,
+} from "../../credits/books.ts";
 import { counterIdOf } from "../../credits/budget-uses.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
-import { grantsOfPayment } from "../../credits/names.ts";
-import { PAYMENT, plainJson } from "../admin-schema.ts";
+import { grantsOfPayment, voucherGrantId } from "../../credits/names.ts";
+import { PAYMENT, plainJson, VOUCHER } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { OrganizationRow } from "./accounts.ts";
@@ -15,6 +23,8 @@ export interface RecordedRows extends RowsOfTables {
   organization: OrganizationRow | undefined;
   records: readonly StoredAuditRow[];
   sums: Pick<ChargeSums, "byToken">;
+  /** The vouchers that it has redeemed. */
+  vouchers: readonly VoucherRow[];
 }
 
 /** Checks that the rows are those which the audit records, written in the same transactions, contain. */
@@ -28,6 +38,7 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
   records.compare(BUDGET, budgets);
   records.compare(ALLOWANCE, allowances);
   records.compare(PAYMENT, rows.payments);
+  records.compare(VOUCHER, rows.vouchers);
   records.compare(GRANT, grants, (grant) => allowanceOf(grant) !== undefined);
   records.compare(ADJUSTMENT, rows.adjustments, (row) => isOfService(row, allowances));
   checkRaises(budgets, budgetUses, records);
@@ -113,8 +124,8 @@ function isCreation({ values }: RecordedRow): boolean {
   return values.createdAtMs !== undefined || values.madeAtMs !== undefined;
 }
 
-/** The audit records of an organization, to be compared with its rows. */
-class Records {
+/** The audit records of an organization, or of the whole service, to be compared with its rows. */
+export class Records {
   readonly report: ReportViolation;
   readonly #byRow = new Map<string, RecordedRow[]>();
   readonly #completeFromMs: number;
@@ -221,4 +232,38 @@ export function checkPayments(
     covered.delete(id);
   }
   for (const id of [...made.keys(), ...covered.keys()]) report(19, `${id} is of a payment that does not exist.`);
+}
+
+interface RedeemedRows extends Pick<RowsOfTables, "grants"> {
+  vouchers: readonly VoucherRow[];
+  /** The batches of these vouchers. */
+  batches: readonly VoucherBatchRow[];
+}
+
+/** Checks the vouchers that an organization has redeemed against the grants that they made. */
+export function checkVouchers({ vouchers, batches, grants }: RedeemedRows, report: ReportViolation): void {
+  const byId = new Map(batches.map((batch) => [batch.id, batch]));
+  const made = new Map(
+    grants.filter(({ id }) => id.startsWith(voucherGrantId("vou_"))).map((grant) => [grant.id, grant]),
+  );
+  for (const { id, batchId, redeemedAtMs } of vouchers) {
+    const [grant, batch] = [made.get(voucherGrantId(id)), byId.get(batchId)];
+    if (grant === undefined || batch === undefined || redeemedAtMs === null) {
+      report(20, `The voucher ${id} was redeemed, but has no batch, grant or time.`);
+      continue;
+    }
+    const { amount, priority, creditDays } = batch;
+    const expiresAtMs = creditDays === null ? null : redeemedAtMs + creditDays * DAY_MS;
+    const terms = {
+      amount,
+      priority,
+      expiresAtMs,
+      reference: id,
+      createdAtMs: redeemedAtMs,
+      effectiveAtMs: redeemedAtMs,
+    };
+    compare<GrantRow>(report, 20, `grant ${grant.id}`, grant, terms, "its voucher says");
+    made.delete(grant.id);
+  }
+  for (const id of made.keys()) report(20, `The grant ${id} is of a voucher that the organization has not redeemed.`);
 }

@@ -9,6 +9,8 @@ import {
   ISSUER_KEYS,
   OPERATOR,
   SHORT_TOKEN,
+  VOUCHER,
+  VOUCHER_BATCH,
 } from "../admin-schema.ts";
 import { ALL_TABLES } from "../all-tables.ts";
 import type { Database } from "../database.ts";
@@ -18,6 +20,7 @@ import { join, raw, sql } from "../sql.ts";
 import type { Table } from "../table.ts";
 import { checkNumbers } from "./monthly-statements.ts";
 import { differencesOfDay, USAGE_SUMS } from "./usage.ts";
+import { Records } from "./verify-records.ts";
 import { checkEach, REPORTED_MAX, soundRows, Violations } from "./verify-report.ts";
 
 const CHUNK_ROWS = 2_000;
@@ -35,6 +38,7 @@ export async function verifyStore(database: Database): Promise<Violations> {
   await checkOwners(database, found);
   for (const table of SHARED) await checkForm(database, table, found);
   await checkNumbers(database, found);
+  await checkBatches(database, found);
   await checkSumsOfDays(database, found);
   await checkSumsOfAll(database, found);
   return found;
@@ -56,6 +60,8 @@ const SHARED = [
     SHORT_TOKEN,
     ADMIN_KEY,
     ACCOUNT_VERSION,
+    VOUCHER,
+    VOUCHER_BATCH,
   ],
   ...[USAGE_DAY_DONE, USAGE_DAY, LATENCY_DAY],
 ] as unknown as Table<object>[];
@@ -99,6 +105,23 @@ async function checkForm(database: Database, table: Table<object>, found: Violat
     if (rows.length < CHUNK_ROWS) return;
     last = rows.at(-1);
   }
+}
+
+/** Compares batches of vouchers with their audit records and their vouchers. Those that are redeemed are checked with the grants. */
+async function checkBatches(database: Database, { report }: Violations): Promise<void> {
+  const [batches = [], records = [], wrong = []] = await database.snapshot([
+    sql`select * from voucher_batch`,
+    sql`select * from audit_entry where organization_id is null and written_rows is not null order by id`,
+    sql`
+      select id from voucher_batch as batch
+      where count <> (select count(*) from voucher where batch_id = batch.id) or exists (
+        select 1 from voucher where batch_id = batch.id and (
+          (organization_id is null) <> (redeemed_at is null)
+          or (is_revoked = 1) <> (organization_id is null and batch.revoked_at is not null)))
+      order by id limit ${REPORTED_MAX}`,
+  ]);
+  new Records(soundRows(AUDIT_ENTRY, records), report).compare(VOUCHER_BATCH, soundRows(VOUCHER_BATCH, batches));
+  for (const { id } of wrong) report(20, `The number or the states of the vouchers of the batch ${id} are wrong.`);
 }
 
 /** Compares the stored sums of each day with its requests, whose rows are read once more: an earlier sum may be wrong. */

@@ -364,6 +364,38 @@ CREATE UNIQUE INDEX payment_id ON payment (id);
 CREATE INDEX payment_debt ON payment (organization_id, id) WHERE debt > debt_covered;
 CREATE INDEX payment_created_at ON payment (organization_id, created_at, id);
 
+-- Batches of vouchers. `expires_at`: when their codes expire; `credit_days`: after how many days the credits that they grant do.
+CREATE TABLE voucher_batch (
+  id            text COLLATE "C" NOT NULL PRIMARY KEY,
+  name          text NOT NULL,
+  count         bigint NOT NULL CHECK (count > 0),
+  amount        bigint NOT NULL CHECK (amount > 0),
+  priority      bigint NOT NULL,
+  credit_days   bigint CHECK (credit_days > 0),
+  expires_at    bigint,
+  created_at    bigint NOT NULL,
+  revoked_at    bigint
+);
+
+CREATE INDEX voucher_batch_created_at ON voucher_batch (created_at, id);
+
+-- Vouchers, each with the organization that has redeemed it.
+CREATE TABLE voucher (
+  id              text COLLATE "C" NOT NULL PRIMARY KEY,
+  batch_id        text COLLATE "C" NOT NULL,
+  hash            bytea NOT NULL,
+  prefix          text COLLATE "C" NOT NULL,
+  is_revoked      bigint NOT NULL CHECK (is_revoked IN (0, 1)),
+  organization_id text COLLATE "C",
+  redeemed_at     bigint,
+  CHECK ((organization_id IS NULL) = (redeemed_at IS NULL)),
+  CHECK (is_revoked = 0 OR organization_id IS NULL)
+);
+
+CREATE UNIQUE INDEX voucher_hash ON voucher (hash);
+CREATE INDEX voucher_of_batch ON voucher (batch_id, id);
+CREATE INDEX voucher_redeemed ON voucher (organization_id) WHERE organization_id IS NOT NULL;
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id text COLLATE "C" NOT NULL,

@@ -367,6 +367,38 @@ CREATE UNIQUE INDEX payment_id ON payment (id);
 CREATE INDEX payment_debt ON payment (organization_id, id) WHERE debt > debt_covered;
 CREATE INDEX payment_created_at ON payment (organization_id, created_at, id);
 
+-- Batches of vouchers. `expires_at`: when their codes expire; `credit_days`: after how many days the credits that they grant do.
+CREATE TABLE voucher_batch (
+  id            TEXT NOT NULL PRIMARY KEY,
+  name          TEXT NOT NULL,
+  count         INTEGER NOT NULL CHECK (count > 0),
+  amount        INTEGER NOT NULL CHECK (amount > 0),
+  priority      INTEGER NOT NULL,
+  credit_days   INTEGER CHECK (credit_days > 0),
+  expires_at    INTEGER,
+  created_at    INTEGER NOT NULL,
+  revoked_at    INTEGER
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX voucher_batch_created_at ON voucher_batch (created_at, id);
+
+-- Vouchers, each with the organization that has redeemed it.
+CREATE TABLE voucher (
+  id              TEXT NOT NULL PRIMARY KEY,
+  batch_id        TEXT NOT NULL,
+  hash            BLOB NOT NULL,
+  prefix          TEXT NOT NULL,
+  is_revoked      INTEGER NOT NULL CHECK (is_revoked IN (0, 1)),
+  organization_id TEXT,
+  redeemed_at     INTEGER,
+  CHECK ((organization_id IS NULL) = (redeemed_at IS NULL)),
+  CHECK (is_revoked = 0 OR organization_id IS NULL)
+) STRICT, WITHOUT ROWID;
+
+CREATE UNIQUE INDEX voucher_hash ON voucher (hash);
+CREATE INDEX voucher_of_batch ON voucher (batch_id, id);
+CREATE INDEX voucher_redeemed ON voucher (organization_id) WHERE organization_id IS NOT NULL;
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id TEXT NOT NULL,

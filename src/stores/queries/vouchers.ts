@@ -1,0 +1,56 @@
+import type { AuditRow } from "../../credits/audit.ts";
+import type { VoucherBatchRow, VoucherRow } from "../../credits/books.ts";
+import { VOUCHER, VOUCHER_BATCH } from "../admin-schema.ts";
+import { type Database, type IdPage, listsOf } from "../database.ts";
+import { allOf, sql } from "../sql.ts";
+import { recordOf } from "./admin.ts";
+
+/** Vouchers in one statement: each takes several of the parameters that a database allows. */
+const INSERTED_AT_ONCE = 100;
+
+interface BatchPage {
+  /** Null: any. */
+  id?: string | null;
+  /** The last batch seen. */
+  before: { createdAtMs: number; id: string } | null;
+  limit: number;
+}
+
+/** Vouchers. The books redeem them, see `book-writes.ts`. */
+export function voucherRows({ findRow, read, readRows, write, writeIf }: Database) {
+  return {
+    insert: (batch: VoucherBatchRow, vouchers: readonly VoucherRow[], audit: AuditRow) =>
+      write([
+        VOUCHER_BATCH.insert(batch),
+        ...listsOf(vouchers, INSERTED_AT_ONCE).map((rows) => VOUCHER.insert(...rows)),
+        ...recordOf(audit, { voucher_batch: [batch] }),
+      ]),
+    byHash: (hash: Uint8Array) => findRow(VOUCHER)`select * from voucher where hash = ${hash}`,
+    batch: (id: string) => findRow(VOUCHER_BATCH)`select * from voucher_batch where id = ${id}`,
+    /** Returns batches with the number of their vouchers that were redeemed, the newest first. */
+    async batches({ id = null, before, limit }: BatchPage) {
+      const wanted = allOf(
+        id !== null && sql`id = ${id}`,
+        before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`,
+      );
+      const rows = await read<{ redeemed: bigint }>(sql`
+        select *, (
+          select count(*) from voucher where batch_id = voucher_batch.id and organization_id is not null) as redeemed
+        from voucher_batch where ${wanted} order by created_at desc, id desc limit ${limit}`);
+      return rows.map((row) => ({ ...VOUCHER_BATCH.fromRecord(row), redeemed: Number(row.redeemed) }));
+    },
+    /** Returns vouchers of a batch, in the order of their ids. */
+    list: (batchId: string, { after, limit }: IdPage) =>
+      readRows(VOUCHER)`
+        select * from voucher where batch_id = ${batchId} and id > ${after ?? ""} order by id limit ${limit}`,
+    /** Revokes the vouchers of a batch that are not redeemed. Returns false if it was revoked before; then nothing is written. */
+    revoke: (id: string, atMs: number, audit: AuditRow) =>
+      writeIf(
+        [sql`update voucher_batch set revoked_at = ${atMs} where id = ${id} and revoked_at is null`],
+        [
+          sql`update voucher set is_revoked = 1 where batch_id = ${id} and organization_id is null`,
+          ...recordOf(audit, { voucher_batch: [{ id, revokedAtMs: atMs }] }),
+        ],
+      ),
+  };
+}
