@@ -68,7 +68,7 @@ export function loadConfig(sources: ConfigSources = {}): Config {
 }
 
 /** Reads one group of settings without secrets, so that a missing provider key does not stop a command. Throws OperatorError. */
-export function loadGroup<Name extends "credits" | "ledger" | "identity" | "warnings" | "priceLists">(
+export function loadGroup<Name extends "credits" | "ledger" | "identity" | "warnings" | "priceLists" | "retention">(
   sources: ConfigSources,
   name: Name,
 ): Settings[Name] {

@@ -64,6 +64,7 @@ export const errorCatalog = {
     409,
     "The request belongs to a closed period and can no longer be corrected. A credit without a request is goodwill.",
   ),
+  erasure_not_due: invalid(409, "The organization cannot be erased yet.", true),
   idempotency_in_progress: invalid(409, "A request with this Idempotency-Key is still running. Try again later.", true),
   idempotency_interrupted: invalid(
     409,

@@ -158,6 +158,7 @@ function toOrganization(row: ListedOrganization, nowMs: number): Organization {
     days_left: daysLeft(row, nowMs),
     credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,
     created_at: isoTime(createdAtMs),
+    erased_at: isoTime(organization.erasedAtMs),
   };
 }
 

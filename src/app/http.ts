@@ -148,7 +148,7 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, checkouts }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, events, payments, vouchers, monthlyStatements } = store;
+  const { accounts, allowances, budgets, admin, erasure, events, payments, vouchers, monthlyStatements } = store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -159,12 +159,13 @@ function adminServices(
   });
   return {
     ...core,
-    ...{ admin, allowances, budgets, events, payments, vouchers, monthlyStatements },
+    ...{ admin, allowances, budgets, erasure, events, payments, vouchers, monthlyStatements },
     openIdSignIn,
     checkouts: async () => checkouts,
     identityRows: store.identities,
     modelIds: () => live.catalog.list().map(({ id }) => id),
     priceLists: async () => [...live.catalog.byPriceList.keys()],
+    requestMonths: async () => live.config.retention.requestMonths,
     issuers: async () => live.config.identity.issuers,
     receiverFault: async (receiver) => receiverFault(receiver, live.config.warnings),
     responseItems: responseItemsOver({ rows: store.responseItems, live, clock, log }),

@@ -161,6 +161,7 @@ const CODES_OF_ADMIN = new Set<ErrorCode>([
   "csrf_check_failed",
   "token_ended",
   "reference_mismatch",
+  "erasure_not_due",
 ]);
 /** Codes that no documented operation of the public API responds with: 426 is for attempts to open a WebSocket. */
 const CODES_OF_OTHERS = new Set<ErrorCode>([...CODES_OF_ADMIN, "upgrade_required"]);

@@ -15,7 +15,7 @@ import type { Store } from "../stores/store.ts";
 
 type CoreRows = Pick<
   Store,
-  "accounts" | "admin" | "allowances" | "budgets" | "events" | "monthlyStatements" | "payments" | "vouchers"
+  "accounts" | "admin" | "allowances" | "budgets" | "erasure" | "events" | "monthlyStatements" | "payments" | "vouchers"
 >;
 
 /** Services that operations use in a running service and in a command. */
@@ -30,6 +30,8 @@ export interface Core extends AuditTime, CoreRows {
   priceLists(): Promise<readonly string[]>;
   /** Returns the checkouts of Stripe; undefined if payments are not configured. */
   checkouts(): Promise<Checkouts | undefined>;
+  /** Returns the months for which requests are stored; undefined: for ever. */
+  requestMonths(): Promise<number | undefined>;
   issuers(): Promise<ReturnType<IdentitiesOptions["issuers"]>>;
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;

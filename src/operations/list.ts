@@ -2,6 +2,7 @@ import { createAllowance, endAllowance, listAllowances } from "./allowances.ts";
 import { changeBudget, createBudget, deleteBudget, listBudgets, raiseBudget, showBudget } from "./budgets.ts";
 import { closeOrganization } from "./close-organization.ts";
 import { createCredit, createGrant, createRevocation, listGrants, requestCredits } from "./credits.ts";
+import { eraseOrganization } from "./erase-organization.ts";
 import { blockIdentity, listIdentities, unblockIdentity } from "./identities.ts";
 import type { Operation } from "./operation.ts";
 import { createOperator, listOperators, revokeOperator } from "./operators.ts";
@@ -73,7 +74,7 @@ export const operations: Readonly<Record<string, Operation>> = {
     resumeRoute,
   },
   ...{ listOrganizations, createOrganization, showOrganization, changeOrganization },
-  ...{ closeOrganization, changeTokenBounds },
+  ...{ closeOrganization, eraseOrganization, changeTokenBounds },
   ...{ listGrants, createGrant, createRevocation, createCredit, requestCredits },
   ...{ showPaymentTerms, listPayments, createCheckout, redeemVoucher },
   ...{ listVoucherBatches, createVoucherBatch, listVouchers, revokeVoucherBatch },

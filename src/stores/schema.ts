@@ -260,6 +260,8 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   /** Mail addresses. */
   contacts: nullable(json<string[]>("contacts")),
   note: nullable(requiredText("note")),
+  /** When its names and texts were erased; see `queries/erasure.ts`. */
+  erasedAtMs: past(nullable(number("erased_at"))),
 });
 
 export const TOKEN = declareTable("token", ["id"], {

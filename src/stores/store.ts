@@ -8,6 +8,7 @@ import { budgetRows } from "./queries/budgets.ts";
 import { closingRows } from "./queries/closings.ts";
 import { conversationRows } from "./queries/conversations.ts";
 import { directoryRows } from "./queries/directory.ts";
+import { erasureRows } from "./queries/erasure.ts";
 import { eventRows } from "./queries/events.ts";
 import { identityRows } from "./queries/identities.ts";
 import { monthDigestRows } from "./queries/month-digests.ts";
@@ -46,6 +47,7 @@ export function storeOver(driver: StoreDriver) {
     conversations: conversationRows(database),
     responseItems: responseItemRows(database),
     closings: closingRows(database),
+    erasure: erasureRows(database),
     monthDigests: monthDigestRows(database),
     monthlyStatements: monthlyStatementRows(database),
     /** See `StoreDriver.runExclusively`. */

@@ -61,6 +61,11 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
   "/operators": async () => ({ path: "/operators", body: { name: newKey(), role: "auditor" }, secret: "secret" }),
   "/organizations": async () => ({ path: "/organizations", body: { name: "Keyed" } }),
   "/organizations/:id/close": async () => ({ path: `/organizations/${await made()}/close`, body: { rest: "lapsed" } }),
+  "/organizations/:id/erase": async () => {
+    const id = await made();
+    await admin.call("POST", `/organizations/${id}/close`, { rest: "lapsed" });
+    return { path: `/organizations/${id}/erase` };
+  },
   "/organizations/:id/grants": async () => ({ path: `/organizations/${await made()}/grants`, body: { amount: 5 } }),
   "/organizations/:id/revocations": async () => {
     const id = await made();

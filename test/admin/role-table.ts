@@ -30,6 +30,7 @@ createOrganization     -      yes       -        -      -          -        -
 showOrganization       -      yes       yes      yes    yes        yes      yes
 changeOrganization     -      yes       -        -      -          -        -
 closeOrganization      -      yes       -        -      -          -        -
+eraseOrganization      -      yes       -        -      -          -        -
 changeTokenBounds      -      yes       -        yes    -          -        -
 listGrants             -      yes       yes      yes    -          yes      yes
 createGrant            -      yes       -        -      -          -        -

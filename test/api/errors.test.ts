@@ -227,6 +227,7 @@ const cases: Record<ErrorCode, () => Promise<Response>> = {
     expect((await grant(1)).status).toBe(201);
     return grant(2);
   },
+  erasure_not_due: () => administer("POST", `/organizations/${rich.id}/erase`, {}),
   request_closed: async () => {
     const books = new DatabaseSync(join(service.dataDir, "tollgate.db"), { timeout: 60_000 });
     books.prepare("update balance set closed_before = 2 where organization_id = ?").run(poor.id);

@@ -103,6 +103,7 @@ export const Organization = Entity("organization", {
     Type.Array(Amount, { description: "Credits at which it is warned, in addition to shares of its last top-up." }),
   ),
   created_at: Time,
+  erased_at: Nullable(Time),
 });
 export type Organization = Static<typeof Organization>;
 

@@ -57,6 +57,7 @@ const WITHOUT_TERMS = {
   status: "active",
   ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null },
   ...{ limits: null, models: null, priceList: null, externalId: null, contacts: null, note: null },
+  erasedAtMs: null,
 } as const;
 const EMPTY_BALANCE = {
   ...{ granted: 0n, available: 0n, held: 0n, spent: 0n, expired: 0n, nextChangeAtMs: null, closedBeforeMs: null },
@@ -86,10 +87,10 @@ function organizations(database: Database) {
       return writeIf([change], recordOf(audit, { balance: [{ id, warnAt }] }));
     },
     organization: (id: string) => findRow(ORGANIZATION)`select * from organization where id = ${id}`,
-    /** Returns the organization with an id, or else with this external id; never the playground's. */
+    /** Returns the organization with an id, or else with this external id; never the playground's or an erased one. */
     organizationNamed: (name: string) =>
       findRow(ORGANIZATION)`
-        select * from organization where (id = ${name} or external_id = ${name}) and kind = 'standard'
+        select * from organization where (id = ${name} or external_id = ${name}) and kind = 'standard' and erased_at is null
         order by id <> ${name} limit 1`,
     organizations: ({ after, limit }: IdPage) =>
       findRows(ORGANIZATION)`select * from organization where id > ${after ?? ""} order by id limit ${limit}`,
@@ -97,7 +98,7 @@ function organizations(database: Database) {
      * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
      * different fields are all preserved. `auditOf` makes the audit record from those fields before and after; if none
      * differs, nothing is written. Returns the changed organization, undefined if it does not exist, "taken" if another one has its
-     * new `externalId`, and "closed" instead of another state.
+     * new `externalId`, and "closed" instead of another state, and for an erased one.
      */
     async changeOrganization(
       id: string,
@@ -109,7 +110,8 @@ function organizations(database: Database) {
         const [row] = await database.find(sql`select * from organization where id = ${id}`);
         if (row === undefined) return undefined;
         const old = ORGANIZATION.fromRecord(row);
-        if (old.status === "closed" && (change.status ?? "closed") !== "closed") return "closed";
+        const isFinal = old.erasedAtMs !== null || (old.status === "closed" && (change.status ?? "closed") !== "closed");
+        if (isFinal) return "closed";
         const isTaken = sql`select id from organization as other where external_id = ${externalId} and other.id <> ${id}`;
         if (externalId !== null && (await database.find(isTaken)).length > 0) return "taken";
         const isChanged = (field: keyof OrganizationUpdate) =>

@@ -195,7 +195,10 @@ async function allOf(database: Database, organizationId: string): Promise<object
  * statements. A stored digest that was changed is reported with the month after it, which includes it.
  */
 export async function verifyMonthDigests(database: Database, organizationId: string, report: ReportViolation) {
-  const isRemoved = async (month: number) => month < ((await closedBefore(database, organizationId)) ?? 0);
+  const erased = await database.count(sql`organization where id = ${organizationId} and erased_at is not null`);
+  // Erased texts are a part of what was hashed.
+  const isRemoved = async (month: number) =>
+    erased > 0 || month < ((await closedBefore(database, organizationId)) ?? 0);
   const statements = await statementChecks(database, organizationId, report);
   let previous: string | undefined;
   for (const { month, digest } of checkEach(MONTH_DIGEST, await allOf(database, organizationId), report)) {

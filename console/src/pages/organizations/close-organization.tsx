@@ -43,3 +43,28 @@ export function CloseOrganization({ organization, onClose }: { organization: Org
     </DialogForm>
   );
 }
+
+export function EraseOrganization({ organization, onClose }: { organization: Organization; onClose: () => void }) {
+  const { id, name } = organization;
+  const erase = useAction(
+    (_: null, key) => send<Organization>("POST", `/admin/v1/organizations/${encodeURIComponent(id)}/erase`, {}, key),
+    ["organizations", "overview", "tokens", "statements"],
+    onClose,
+  );
+  return (
+    <DialogForm
+      title={`Erase ${name}?`}
+      action="Erase for good"
+      danger
+      attempt={erase}
+      onSubmit={() => erase.mutate(null)}
+      onClose={onClose}
+    >
+      <p>
+        Its names, notes, contacts, conversations and the details of its audit log are removed, also from its monthly
+        statements. Amounts and the numbers of statements remain. Export the statements first if your bookkeeping needs
+        the names.
+      </p>
+    </DialogForm>
+  );
+}

@@ -1,5 +1,5 @@
 import { useQuery } from "@tanstack/react-query";
-import { CirclePause, CirclePlay, CircleX, Pencil } from "lucide-react";
+import { CirclePause, CirclePlay, CircleX, Eraser, Pencil } from "lucide-react";
 import { useState } from "react";
 import { Link } from "wouter";
 import { withQuery } from "../../api/client.ts";
@@ -21,7 +21,7 @@ import { OrganizationTokens } from "../tokens/token-table.tsx";
 import { Troubles } from "../trouble/banners.tsx";
 import { Receivers } from "../warnings/receivers.tsx";
 import { Budgets } from "./budgets.tsx";
-import { CloseOrganization } from "./close-organization.tsx";
+import { CloseOrganization, EraseOrganization } from "./close-organization.tsx";
 import { ConversationsSection } from "./conversations-section.tsx";
 import { Balance, CreditsSection } from "./credits.tsx";
 import { EditOrganization, PauseOrganization } from "./organization-forms.tsx";
@@ -39,7 +39,7 @@ export function OrganizationPage({ id }: { id: string }) {
   );
 }
 
-type OpenDialog = "edit" | "pause" | "close" | null;
+type OpenDialog = "edit" | "pause" | "close" | "erase" | null;
 
 const TABS = [
   ["credits", "Credits"],
@@ -60,6 +60,7 @@ function Loaded({ organization }: { organization: Organization }) {
   const tab = TABS.find(([name]) => name === named)?.[0] ?? FIRST_TAB;
   const isPaused = organization.status === "paused";
   const isClosed = organization.status === "closed";
+  const isErased = organization.erased_at !== null;
   return (
     <Page
       title={organization.name}
@@ -68,15 +69,22 @@ function Loaded({ organization }: { organization: Organization }) {
           <span className="mono wrap-anywhere">{organization.id}</span>
           <CopyIcon text={organization.id} label="Copy ID" />
           {isPaused && <Badge tone="warn">Paused</Badge>}
-          {isClosed && <Badge>Closed</Badge>}
+          {isClosed && <Badge>{isErased ? "Erased" : "Closed"}</Badge>}
         </span>
       }
       actions={
         may("organizations:write") && (
           <>
-            <Button icon={Pencil} onClick={() => setOpenDialog("edit")}>
-              Edit
-            </Button>
+            {!isErased && (
+              <Button icon={Pencil} onClick={() => setOpenDialog("edit")}>
+                Edit
+              </Button>
+            )}
+            {isClosed && (
+              <Button icon={Eraser} onClick={() => setOpenDialog("erase")}>
+                {isErased ? "Erase again" : "Erase"}
+              </Button>
+            )}
             {!isClosed && (
               <Button icon={isPaused ? CirclePlay : CirclePause} onClick={() => setOpenDialog("pause")}>
                 {isPaused ? "Resume" : "Pause"}
@@ -110,6 +118,7 @@ function Loaded({ organization }: { organization: Organization }) {
       </Troubles>
       {openDialog === "edit" && <EditOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
       {openDialog === "close" && <CloseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
+      {openDialog === "erase" && <EraseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
       {openDialog === "pause" && <PauseOrganization organization={organization} onClose={() => setOpenDialog(null)} />}
     </Page>
   );

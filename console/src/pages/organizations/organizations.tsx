@@ -123,8 +123,8 @@ function StandardCredits({ of, value }: { of: Organization; value: number }) {
   return of.kind === "playground" ? <span className="faint">–</span> : <Credits value={value} />;
 }
 
-export function OrganizationBadge({ organization: { kind, status } }: { organization: Organization }) {
+export function OrganizationBadge({ organization: { kind, status, erased_at } }: { organization: Organization }) {
   if (status === "paused") return <Badge tone="warn">Paused</Badge>;
-  if (status === "closed") return <Badge>Closed</Badge>;
+  if (status === "closed") return <Badge>{erased_at === null ? "Closed" : "Erased"}</Badge>;
   return kind === "playground" ? <Badge>Guests</Badge> : <Badge tone="good">Active</Badge>;
 }

@@ -17,7 +17,8 @@ CREATE TABLE organization (
   price_list          text COLLATE "C",
   external_id         text COLLATE "C",
   contacts            text,
-  note                text
+  note                text,
+  erased_at           bigint
 );
 
 CREATE UNIQUE INDEX organization_external_id ON organization (external_id) WHERE external_id IS NOT NULL;

@@ -17,7 +17,8 @@ CREATE TABLE organization (
   price_list          TEXT,
   external_id         TEXT,
   contacts            TEXT,
-  note                TEXT
+  note                TEXT,
+  erased_at           INTEGER
 ) STRICT, WITHOUT ROWID;
 
 CREATE UNIQUE INDEX organization_external_id ON organization (external_id) WHERE external_id IS NOT NULL;
