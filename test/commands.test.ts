@@ -30,7 +30,7 @@ test("commands create, list and show organizations", async () => {
       daysLeft: null,
       createdAt: expect.any(String),
     },
-    ...{ externalId: null, contacts: null, note: null },
+    ...{ aliases: null, externalId: null, contacts: null, note: null, erasedAt: null },
     ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false },
     tokenBounds: { max_count: 0, models: null, max_cap: null, max_days: null },
   });

@@ -134,7 +134,7 @@ function toOrganization(row: ListedOrganization, nowMs: number): Organization {
   const { organization, balance } = row;
   const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
     organization;
-  const { models, priceList, externalId, contacts, note } = organization;
+  const { models, aliases, priceList, externalId, contacts, note } = organization;
   const bounds = organization.tokenBounds ?? NO_OWN_TOKENS;
   return {
     object: "organization",
@@ -144,6 +144,7 @@ function toOrganization(row: ListedOrganization, nowMs: number): Organization {
     status,
     limits: toLimits(limits),
     models,
+    aliases,
     price_list: priceList,
     external_id: externalId,
     contacts,

@@ -62,6 +62,9 @@ export const PIN_KEY = /^(?!requested_model$).{1,64}$/;
 /** Id of an organization in another system. */
 export const EXTERNAL_ID_PATTERN = /^[!-~]{1,200}$/;
 export const CONTACTS_MAX = 10;
+export const ALIASES_MAX = 100;
+/** A name that an organization gives to a model. */
+export const ALIAS = /^[^\s\p{Cc}*]{1,200}$/u;
 /** Ends of the credits that an organization has left when it is closed. */
 export const CLOSING_RESTS = ["refunded", "lapsed"] as const;
 
@@ -77,6 +80,8 @@ export interface Principal {
   models: ReadonlySet<string> | null;
   /** Models that the organization may use, with `*` at the end for all that begin so; null for all. */
   organizationModels: readonly string[] | null;
+  /** The organization's own names of models; null: none. */
+  aliases: Readonly<Record<string, string>> | null;
   /** The organization's list of prices; null: those of the models. */
   priceList: string | null;
   /** Limits of the token that differ from those of its organization. */

@@ -37,7 +37,10 @@ export interface Plan {
 
 const MODEL_ID_SHOWN_CHARACTERS_MAX = 128;
 
-type ModelUser = Pick<Principal, "organizationId" | "organizationKind" | "organizationModels" | "models" | "priceList">;
+type ModelUser = Pick<
+  Principal,
+  "organizationId" | "organizationKind" | "organizationModels" | "models" | "aliases" | "priceList"
+>;
 
 /** Tells whether a principal may use and see a model. */
 export function mayUse({ organizationKind, organizationModels, models }: ModelUser, { id, playground }: CatalogModel) {
@@ -46,12 +49,34 @@ export function mayUse({ organizationKind, organizationModels, models }: ModelUs
   return models === null || models.has(id);
 }
 
-/** Returns the models at the prices of a principal's organization. Throws internal_error if they are not configured. */
-export function catalogFor(catalog: Catalog, { priceList, organizationId }: ModelUser): Catalog {
+/** Returns the models at the prices and with the aliases of a principal's organization. Throws internal_error if they are not configured. */
+export function catalogFor(catalog: Catalog, { aliases, priceList, organizationId }: ModelUser): Catalog {
   const own = priceList === null ? catalog : catalog.byPriceList.get(priceList);
-  if (own !== undefined) return own;
+  if (own !== undefined) return aliases === null ? own : withAliases(own, aliases);
   const cause = new OperatorError(`priceLists: missing the list "${priceList}", which ${organizationId} has`);
   throw new ApiError("internal_error", undefined, { cause });
+}
+
+/** Adds the aliases of an organization, in front of those of the service. One without its model, or with the id of a model, is none. */
+function withAliases(catalog: Catalog, aliases: Readonly<Record<string, string>>): Catalog {
+  const modelOf = (id: string) => {
+    const model = catalog.find(id);
+    return model?.id === id ? model : undefined;
+  };
+  const find = (name: string) =>
+    modelOf(name) ?? (Object.hasOwn(aliases, name) ? modelOf(aliases[name] ?? "") : catalog.find(name));
+  return {
+    ...{ find, list: () => catalog.list(), byPriceList: catalog.byPriceList },
+    get aliases() {
+      const named = new Map(catalog.aliases);
+      for (const alias of Object.keys(aliases)) {
+        const model = find(alias);
+        if (model === undefined || model.id === alias) named.delete(alias);
+        else named.set(alias, model);
+      }
+      return named;
+    },
+  };
 }
 
 /** Returns a model that a principal may use, at its prices. Throws model_not_found, model_not_allowed or internal_error. */

@@ -295,6 +295,7 @@ function cachedToken(row: TokenWithOrganization, version: number) {
     scopes: new Set(row.scopes),
     models: row.models === null ? null : new Set(row.models),
     organizationModels: row.organizationModels,
+    aliases: row.aliases,
     priceList: row.priceList,
     limits: row.limits,
     organizationLimits: row.organizationLimits,

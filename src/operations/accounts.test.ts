@@ -93,6 +93,7 @@ describe("tokens", () => {
       organizationId: row.organizationId,
       organizationLimits: null,
       organizationModels: null,
+      aliases: null,
       priceList: null,
       keepsConversations: false,
       keepsResponses: true,

@@ -109,8 +109,8 @@ async function findOrganization({ directory }: Core, { id, external_id: external
 }
 
 async function organizationSteps(core: Core, plan: OrganizationPlan, terms: Terms, present?: Values): Promise<Step[]> {
-  const { name, models, price_list, external_id, contacts, note, limits, ...settings } = terms;
-  await termsOf(core, terms);
+  const { name, models, aliases, price_list, external_id, contacts, note, limits, ...settings } = terms;
+  await termsOf(core, terms, present);
   if (settings.pauses_allowances === true && settings.status !== "paused") {
     throw invalidValue("pauses_allowances", "true", 'false, or stated with "status": "paused"');
   }

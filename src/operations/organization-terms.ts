@@ -1,9 +1,10 @@
 import { targetFault } from "../admin/receivers.ts";
 import type { NewOrganization, Organization } from "../api/admin/organization.ts";
-import { CONTACTS_MAX, EXTERNAL_ID_PATTERN } from "../api/principal.ts";
+import { ALIAS, ALIASES_MAX, CONTACTS_MAX, EXTERNAL_ID_PATTERN } from "../api/principal.ts";
+import { isModel } from "../credits/budgets.ts";
 import { OperatorError } from "../errors.ts";
 import type { OrganizationTerms } from "../stores/queries/accounts.ts";
-import { argument, facts, line, list, optional, text, toggle, type ValuesOf } from "./command.ts";
+import { argument, facts, line, list, optional, pairs, text, toggle, type ValuesOf } from "./command.ts";
 import { type Core, checkModels, defined, invalidValue, shortText, stated } from "./core.ts";
 import { limitSettingsOf } from "./operation.ts";
 
@@ -17,20 +18,43 @@ export const PRICE_LIST = optional(
   text,
 );
 
-/** Converts the terms of a body. Rejects with invalid_value. */
+/** Converts the terms of a body; `present` are those that are stored. Rejects with invalid_value. */
 export async function termsOf(
   core: Pick<Core, "modelIds" | "priceLists">,
-  { limits, models, price_list: priceList, external_id: externalId, contacts, note }: Partial<NewOrganization>,
+  { limits, models, aliases, price_list: priceList, external_id: externalId, contacts, note }: Partial<NewOrganization>,
+  present?: { models?: readonly string[] | null },
 ): Promise<Partial<OrganizationTerms>> {
   checkModels(core, "models", models ?? []);
+  checkAliases(core, aliases ?? {}, models === undefined ? present?.models : models);
   checkContacts(contacts ?? []);
   const names = typeof priceList === "string" ? await core.priceLists() : [];
   if (typeof priceList === "string" && !names.includes(priceList)) {
     const allowed = names.length === 0 ? "absent: the configuration has no priceLists" : `one of: ${names.join(", ")}`;
     throw invalidValue("price_list", shortText(priceList), allowed);
   }
-  const terms = defined({ models, priceList, externalId, contacts, note });
+  const terms = defined({ models, aliases, priceList, externalId, contacts, note });
   return limits === undefined ? terms : { ...terms, limits: limitSettingsOf(limits) };
+}
+
+/** `models` are those that the organization may use. */
+function checkAliases(
+  { modelIds }: Pick<Core, "modelIds">,
+  aliases: Readonly<Record<string, string>>,
+  models: readonly string[] | null = null,
+): void {
+  const ids = modelIds?.();
+  const names = Object.keys(aliases);
+  if (names.length > ALIASES_MAX) throw invalidValue("aliases", `${names.length} names`, `${ALIASES_MAX} or fewer`);
+  for (const [alias, id] of Object.entries(aliases)) {
+    const key = `aliases.${alias}`;
+    if (!ALIAS.test(alias) || ids?.includes(alias)) {
+      throw invalidValue("aliases", shortText(alias), "names without spaces and *, which no model has as its id");
+    }
+    if (ids?.includes(id) === false) throw invalidValue(key, shortText(id), "the id of a model of the service");
+    if (models?.some((pattern) => isModel(pattern, id)) === false) {
+      throw invalidValue(key, shortText(id), "one of the models of the organization");
+    }
+  }
 }
 
 function checkContacts(contacts: readonly string[]): void {
@@ -56,6 +80,8 @@ const UPDATE_FLAGS = {
     "models that its tokens can call, in place of the present ones; prefix*: all that begin so",
   ),
   allModels: toggle("--all-models", "let it use every model"),
+  aliases: pairs("--alias <name=model...>", "names of models that only it can use, in place of the present ones"),
+  noAliases: toggle("--no-aliases", "remove its aliases"),
   price_list: PRICE_LIST,
   noPriceList: toggle("--no-price-list", "give it the prices of the models"),
   external_id: EXTERNAL_ID,
@@ -70,11 +96,22 @@ export const UPDATE = {
   usage: "org update <id>",
   summary: "Change an organization; terms without a flag stay as they are",
   flags: UPDATE_FLAGS,
-  call({ id, allModels, noPriceList, noExternalId, noNote, ...terms }: ValuesOf<typeof UPDATE_FLAGS>) {
+  call({
+    id,
+    allModels,
+    noAliases,
+    noPriceList,
+    noExternalId,
+    noNote,
+    aliases,
+    ...terms
+  }: ValuesOf<typeof UPDATE_FLAGS>) {
     if (allModels && terms.models !== null) throw new OperatorError("--model and --all-models exclude each other.");
     const body = {
       ...stated(terms),
       ...(allModels && { models: null }),
+      ...(aliases !== null && { aliases: Object.fromEntries(aliases) }),
+      ...(noAliases && { aliases: null }),
       ...(noPriceList && { price_list: null }),
       ...(noExternalId && { external_id: null }),
       ...(noNote && { note: null }),
@@ -82,9 +119,14 @@ export const UPDATE = {
     if (Object.keys(body).length > 0) return { params: { id }, body };
     throw new OperatorError("Nothing to change: name at least one term.");
   },
-  text: ({ id, name, models, price_list, external_id, contacts, note }: Organization) =>
+  text: ({ id, name, models, aliases, price_list, external_id, contacts, note }: Organization) =>
     facts({
-      ...{ id, name, models: models?.join(", ") ?? "all", "price list": price_list ?? "none" },
+      ...{ id, name, models: models?.join(", ") ?? "all" },
+      aliases:
+        Object.entries(aliases ?? {})
+          .map(([alias, model]) => `${alias} is ${model}`)
+          .join(", ") || "none",
+      ...{ "price list": price_list ?? "none" },
       ...{ "external id": external_id ?? "none", contacts: contacts?.join(", ") ?? "none", note: note ?? "none" },
     }),
 };

@@ -184,7 +184,8 @@ export const changeOrganization = sharedOperation({
     const warnings = credit_warnings?.map((credits) => amountOf("credit_warnings", credits)) ?? null;
     const { keeps_conversations: keepsConversations, keeps_responses: keepsResponses, ...terms } = others;
     const change = { name, status, keepsConversations, keepsResponses, pausesAllowances };
-    await updateOrganization(core, params.id, { ...defined(change), ...(await termsOf(core, terms)) });
+    const present = terms.aliases ? await core.accounts.organization(params.id) : undefined;
+    await updateOrganization(core, params.id, { ...defined(change), ...(await termsOf(core, terms, present)) });
     if (body.credit_warnings !== undefined) await updateCreditWarnings(core, params.id, warnings);
     return found(core.directory.organization(params.id));
   },

@@ -33,7 +33,7 @@ export const listModelsWithRoutes = operation({
     const organizationId = who?.organizationId ?? "";
     const organization = organizationId === "" ? undefined : await accounts.organization(organizationId);
     const { models: organizationModels = null, priceList = null } = organization ?? {};
-    const own = { organizationId, organizationKind: "standard", organizationModels, priceList } as const;
+    const own = { organizationId, organizationKind: "standard", organizationModels, aliases: null, priceList } as const;
     const caller = { ...own, models: models && new Set(models) };
     const usable = catalogFor(gateway.catalog, caller)
       .list()

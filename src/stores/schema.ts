@@ -253,6 +253,8 @@ export const ORGANIZATION = declareTable("organization", ["id"], {
   tokenBounds: nullable(json<TokenBoundSettings>("token_bounds")),
   /** Models that its tokens can call at most; null: all. */
   models: nullable(json<string[]>("models")),
+  /** Further names of models for its requests, in front of those of the service: the id of a model by each. */
+  aliases: nullable(json<Record<string, string>>("aliases")),
   /** Name of the list of the configuration whose prices its requests have; null: those of the models. */
   priceList: nullable(requiredText("price_list")),
   /** Its id in another system, such as a billing system; unique. */

@@ -11,14 +11,14 @@ const usage = { prompt_tokens: 10, completion_tokens: 2, total_tokens: 12 };
 const messages = [{ role: "user" as const, content: "go" }];
 let upstream: Upstream;
 
-const modelOf = (id: string, output: number) => ({
+const modelEntry = (id: string, output: number) => ({
   id,
   price: { input: 0, output },
   routes: [{ provider: "up", model: id }],
 });
 const configOf = (aliases: object) => ({
   providers: [upstream.provider],
-  models: [modelOf("cheap", 1_000_000), { ...modelOf("dear", 5_000_000), limits: { requestsPerMinute: 2 } }],
+  models: [modelEntry("cheap", 1_000_000), { ...modelEntry("dear", 5_000_000), limits: { requestsPerMinute: 2 } }],
   aliases,
 });
 
@@ -141,6 +141,99 @@ test("Aliases change at a reload, and a wrong one leaves the service as it was."
   } finally {
     await service.end();
   }
+});
+
+describe("An alias of an organization", () => {
+  const SERVICE_ALIASES = { quick: "cheap", "claude-*": "cheap" };
+  let service: RunningService;
+  let own: { id: string; token: string };
+  let other: { id: string; token: string };
+  beforeAll(async () => {
+    const models = [modelEntry("cheap", 1_000_000), modelEntry("dear", 5_000_000)];
+    service = await startService({ config: { ...configOf(SERVICE_ALIASES), models } });
+    [own, other] = [await makeOrganization(service, "1000000"), await makeOrganization(service, "1000000")];
+    expect((await change({ aliases: { house: "dear", quick: "dear", plain: "cheap" } })).status).toBe(200);
+  });
+  afterAll(() => service?.end());
+
+  const change = (body: object) => operator(service).call("PATCH", `/organizations/${own.id}`, body);
+  const ask = (model: string, token = own.token) =>
+    send(service, "/v1/responses", token, { model, input: "go", max_output_tokens: 10 });
+  const modelOf = async (name: string, token?: string) =>
+    ((await (await ask(name, token)).json()) as { model?: string }).model;
+  const listed = async (token: string) => {
+    const { data } = (await (await send(service, "/v1/models", token)).json()) as ModelList;
+    return Object.fromEntries(data.flatMap(({ id, alias_of }) => (alias_of === undefined ? [] : [[id, alias_of]])));
+  };
+
+  test("is used and listed for its tokens only, in front of those of the service.", async () => {
+    const { token } = await makeToken(service, own.id, { models: ["cheap"] });
+    await Promise.all([expect.poll(() => modelOf("quick"), { timeout: 60_000 }).toBe("dear"), modelOf("plain")]);
+    expect([await modelOf("plain"), await modelOf("house")]).toEqual(["cheap", "dear"]);
+    expect(await modelOf("claude-sonnet-9")).toBe("cheap");
+    expect(await listed(own.token)).toEqual({ quick: "dear", house: "dear", plain: "cheap" });
+    expect(await listed(token)).toEqual({ plain: "cheap" });
+    expect(await (await send(service, "/v1/models/house", own.token)).json()).toMatchObject({ alias_of: "dear" });
+    expect((await ask("house", token)).status).toBe(403);
+    expect(await modelOf("quick", other.token)).toBe("cheap");
+    expect(await listed(other.token)).toEqual({ quick: "cheap" });
+    expect((await ask("house", other.token)).status).toBe(404);
+    expect((await send(service, "/v1/models/house", other.token)).status).toBe(404);
+    const { body } = await operator(service).call<{ data: object[] }>(
+      "GET",
+      `/requests?organization_id=${own.id}&model=dear`,
+    );
+    expect(body.data).toContainEqual(expect.objectContaining({ metadata: { requested_model: "house" } }));
+  });
+
+  test("names a model that exists and that its organization may use, and hides none.", async () => {
+    const refusals: [aliases: object, rest: object, param: string, message: RegExp][] = [
+      [{ a: "none" }, {}, "aliases.a", /"none", but must be the id of a model/],
+      [{ a: "quick" }, {}, "aliases.a", /"quick", but must be the id of a model/],
+      [{ cheap: "dear" }, {}, "aliases", /"cheap", but must be names .* which no model has/],
+      [{ a: "dear" }, { models: ["cheap"] }, "aliases.a", /"dear", but must be one of the models of the organization/],
+      [{ "a*": "dear" }, {}, "aliases", /names/],
+      [{}, {}, "aliases", /./],
+    ];
+    for (const [aliases, rest, param, message] of refusals) {
+      const { status, body } = await change({ aliases, ...rest });
+      expect({ status, body }, JSON.stringify(aliases)).toMatchObject({ status: 400, body: { error: { param } } });
+      expect((body as { error: { message: string } }).error.message).toMatch(message);
+    }
+    await operator(service).call("PATCH", `/organizations/${other.id}`, { models: ["cheap"] });
+    const stored = await operator(service).call("PATCH", `/organizations/${other.id}`, { aliases: { a: "dear" } });
+    expect(stored).toMatchObject({ status: 400, body: { error: { param: "aliases.a" } } });
+  });
+
+  test("is unknown like any other name once its model is gone, and gives way to a model of its name.", async () => {
+    const write = (models: object[]) =>
+      writeFileSync(
+        join(service.dataDir, "tollgate.yaml"),
+        JSON.stringify({ providers: [upstream.provider], models, aliases: { quick: "cheap" } }),
+      );
+    write([
+      modelEntry("cheap", 1_000_000),
+      { ...modelEntry("house", 1), routes: [{ provider: "up", model: "cheap" }] },
+    ]);
+    await expect.poll(() => modelOf("house"), { timeout: 60_000 }).toBe("house");
+    const gone = await ask("quick");
+    expect(gone.status).toBe(404);
+    const error = {
+      code: "model_not_found",
+      message: "The model `quick` does not exist or you do not have access to it.",
+    };
+    expect(await gone.json()).toMatchObject({ error });
+    expect(await listed(own.token)).toEqual({ plain: "cheap" });
+  });
+
+  test("is set and removed by the command.", async () => {
+    const update = (...flags: string[]) => service.tollgate("org", "update", own.id, ...flags);
+    expect(await update("--alias", "one=cheap", "two=cheap")).toMatchObject({
+      aliases: { one: "cheap", two: "cheap" },
+    });
+    await expect.poll(() => modelOf("two"), { timeout: 60_000 }).toBe("cheap");
+    expect(await update("--no-aliases")).toMatchObject({ aliases: null });
+  });
 });
 
 test("A service without a configuration answers the model names of Claude Code and Gemini CLI.", async () => {

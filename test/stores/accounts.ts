@@ -21,7 +21,10 @@ const STRANGE_NAMES = [
   "long ".repeat(4_000),
 ];
 
-const NO_TERMS = { models: null, priceList: null, externalId: null, contacts: null, note: null };
+const NO_TERMS = {
+  ...{ models: null, aliases: null, priceList: null, externalId: null, contacts: null, note: null },
+  erasedAtMs: null,
+};
 
 export function accountCases(subject: Subject): void {
   organizationCases(subject);
@@ -237,6 +240,7 @@ function tokenCases(subject: Subject): void {
         organizationStatus: "active",
         organizationLimits: null,
         organizationModels: null,
+        aliases: null,
         priceList: null,
         organizationKeepsConversations: false,
         organizationKeepsResponses: true,

@@ -45,6 +45,7 @@ export async function populate(subject: Subject): Promise<string> {
   const limits = { requestsPerMinute: 60 };
   const terms = {
     models: ["m*"],
+    aliases: { fast: "m1" },
     priceList: "partners",
     externalId: "crm-1",
     contacts: ["a@example.com"],

@@ -63,6 +63,7 @@ export const PRINCIPAL = {
   scopes: new Set(SCOPES),
   models: null,
   organizationModels: null,
+  aliases: null,
   priceList: null,
   limits: null,
   organizationLimits: null,

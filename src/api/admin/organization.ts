@@ -1,5 +1,5 @@
 import { type Static, Type } from "typebox";
-import { CLOSING_RESTS, CONTACTS_MAX, EXTERNAL_ID_PATTERN } from "../principal.ts";
+import { ALIAS, ALIASES_MAX, CLOSING_RESTS, CONTACTS_MAX, EXTERNAL_ID_PATTERN } from "../principal.ts";
 import { FlagOf, NumberOf, OptionalKeys } from "../schema.ts";
 import { LINES } from "../wording.ts";
 import { Amount, ChangeOf, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
@@ -58,6 +58,14 @@ const TERMS = {
     Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
       ...{ minItems: 1, maxItems: 500 },
       description: "Models that its tokens can call at most, with `*` at the end for all that begin so; null for all.",
+    }),
+  ),
+  aliases: Nullable(
+    Type.Unsafe<Record<string, string>>({
+      ...{ type: "object", minProperties: 1, maxProperties: ALIASES_MAX },
+      propertyNames: { pattern: ALIAS.source, description: "names without spaces and *" },
+      additionalProperties: { type: "string", minLength: 1, maxLength: 200 },
+      description: "Further names of models, which only its requests can use: the id of a model by each.",
     }),
   ),
   price_list: Nullable(

@@ -19,7 +19,7 @@ export type OrganizationUpdate = Partial<Pick<OrganizationRow, (typeof CHANGEABL
 /** Terms that an operator agrees with an organization, and notes of it. */
 export type OrganizationTerms = Pick<
   OrganizationRow,
-  "limits" | "models" | "priceList" | "externalId" | "contacts" | "note"
+  "limits" | "models" | "aliases" | "priceList" | "externalId" | "contacts" | "note"
 >;
 export type NewOrganizationRow = Pick<OrganizationRow, "id" | "name" | "kind" | "createdAtMs"> &
   Partial<OrganizationTerms>;
@@ -56,7 +56,7 @@ export function accountRows(database: Database) {
 const WITHOUT_TERMS = {
   status: "active",
   ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null },
-  ...{ limits: null, models: null, priceList: null, externalId: null, contacts: null, note: null },
+  ...{ limits: null, models: null, aliases: null, priceList: null, externalId: null, contacts: null, note: null },
   erasedAtMs: null,
 } as const;
 const EMPTY_BALANCE = {
@@ -110,7 +110,8 @@ function organizations(database: Database) {
         const [row] = await database.find(sql`select * from organization where id = ${id}`);
         if (row === undefined) return undefined;
         const old = ORGANIZATION.fromRecord(row);
-        const isFinal = old.erasedAtMs !== null || (old.status === "closed" && (change.status ?? "closed") !== "closed");
+        const isFinal =
+          old.erasedAtMs !== null || (old.status === "closed" && (change.status ?? "closed") !== "closed");
         if (isFinal) return "closed";
         const isTaken = sql`select id from organization as other where external_id = ${externalId} and other.id <> ${id}`;
         if (externalId !== null && (await database.find(isTaken)).length > 0) return "taken";
@@ -143,6 +144,7 @@ const CHANGEABLE = [
   "pausesAllowances",
   "tokenBounds",
   "models",
+  "aliases",
   "priceList",
   "externalId",
   "contacts",
@@ -166,6 +168,7 @@ function tokens({ find, findRow, findRows }: Database) {
     const [row] = await find(sql`
       select token.*, organization.kind as organization_kind, organization.status as organization_status,
         organization.limits as organization_limits, organization.models as organization_models, organization.price_list,
+        organization.aliases,
         organization.keeps_conversations as organization_keeps_conversations,
         organization.keeps_responses as organization_keeps_responses,
         (select max(blocked_at) from identity where id in (token.created_by, token.rotated_by)) as creator_blocked_at,
@@ -297,6 +300,7 @@ const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
   organizationStatus: oneOf("organization_status", ["active", "paused", "closed"]),
   organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
   organizationModels: nullable(json<string[]>("organization_models")),
+  aliases: nullable(json<Record<string, string>>("aliases")),
   priceList: nullable(requiredText("price_list")),
   organizationKeepsConversations: flag("organization_keeps_conversations"),
   organizationKeepsResponses: flag("organization_keeps_responses"),

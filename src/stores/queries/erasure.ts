@@ -40,7 +40,7 @@ export function erasureRows(database: Database) {
     },
     /** Erases the organization's own rows. Returns false if that was done before, or it is not closed; then nothing is written. */
     mark(id: string, erasedAtMs: number, audit: AuditRow): Promise<boolean> {
-      const terms = { limits: null, tokenBounds: null, models: null, priceList: null };
+      const terms = { limits: null, tokenBounds: null, models: null, aliases: null, priceList: null };
       const erased = { name: ERASED, ...terms, externalId: null, contacts: null, note: null, erasedAtMs };
       const changes = [
         sql`update organization set ${ORGANIZATION.set(erased)} where id = ${id} and status = 'closed' and erased_at is null`,

@@ -9,7 +9,7 @@ import { Field, TextField } from "../../ui/field.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
 import { useChange } from "./organization-forms.tsx";
 
-type Terms = Pick<OrganizationChange, "price_list" | "models" | "external_id" | "contacts" | "note">;
+type Terms = Pick<OrganizationChange, "price_list" | "models" | "aliases" | "external_id" | "contacts" | "note">;
 type TermTexts = Record<keyof Terms, string>;
 
 const NO_TERM = "None";
@@ -34,6 +34,7 @@ export function TermsCard({ organization }: { organization: Organization }) {
         facts={[
           ["Price list", texts.price_list || "Prices of the models"],
           ["Models", texts.models || "All"],
+          ["Aliases", texts.aliases || NO_TERM],
           ["External ID", texts.external_id || NO_TERM],
           ["Contacts", texts.contacts || NO_TERM],
           ...(organization.note === null
@@ -92,6 +93,11 @@ function EditTerms({ organization, onClose }: { organization: Organization; onCl
         {...field("models")}
       />
       <TextField
+        label="Aliases"
+        hint="Names of models that only this organization can use, such as fast=gpt-5-mini, separated with commas."
+        {...field("aliases")}
+      />
+      <TextField
         label="External ID"
         hint="Its ID in another system, such as a billing system. No two organizations have the same."
         maxLength={200}
@@ -113,10 +119,13 @@ function EditTerms({ organization, onClose }: { organization: Organization; onCl
   );
 }
 
-function textsOf({ price_list, models, external_id, contacts, note }: Organization): TermTexts {
+function textsOf({ price_list, models, aliases, external_id, contacts, note }: Organization): TermTexts {
   return {
     price_list: price_list ?? "",
     models: models?.join(", ") ?? "",
+    aliases: Object.entries(aliases ?? {})
+      .map(([alias, model]) => `${alias}=${model}`)
+      .join(", "),
     external_id: external_id ?? "",
     contacts: contacts?.join(", ") ?? "",
     note: note ?? "",
@@ -124,10 +133,11 @@ function textsOf({ price_list, models, external_id, contacts, note }: Organizati
 }
 
 /** Reads the texts of the form; a blank one removes the term. */
-function readTerms({ price_list, models, external_id, contacts, note }: TermTexts): Terms {
+function readTerms({ price_list, models, aliases, external_id, contacts, note }: TermTexts): Terms {
   return {
     price_list: price_list.trim() || null,
     models: listIn(models),
+    aliases: aliasesIn(aliases),
     external_id: external_id.trim() || null,
     contacts: listIn(contacts),
     note: note.trim() || null,
@@ -138,4 +148,13 @@ function listIn(text: string): string[] | null {
   const parts = text.split(",").map((part) => part.trim());
   const stated = parts.filter((part) => part !== "");
   return stated.length === 0 ? null : stated;
+}
+
+/** Reads the model of each name; a part without `=` has none, which the service refuses. */
+function aliasesIn(text: string): Record<string, string> | null {
+  const pairs = listIn(text)?.map((part) => {
+    const [alias = "", ...model] = part.split("=");
+    return [alias.trim(), model.join("=").trim()] as const;
+  });
+  return pairs === undefined ? null : Object.fromEntries(pairs);
 }

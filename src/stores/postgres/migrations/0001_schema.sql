@@ -14,6 +14,7 @@ CREATE TABLE organization (
   pauses_allowances   bigint NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status <> 'active'),
   token_bounds        text,
   models              text,
+  aliases             text,
   price_list          text COLLATE "C",
   external_id         text COLLATE "C",
   contacts            text,
@@ -666,7 +667,7 @@ CREATE TRIGGER token_changed
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER organization_changed
-  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations, keeps_responses, models, price_list ON organization
+  AFTER DELETE OR UPDATE OF kind, status, limits, keeps_conversations, keeps_responses, models, aliases, price_list ON organization
   FOR EACH ROW EXECUTE FUNCTION replace_account_version();
 
 CREATE TRIGGER admin_session_removed AFTER DELETE ON admin_session

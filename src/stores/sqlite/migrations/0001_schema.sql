@@ -14,6 +14,7 @@ CREATE TABLE organization (
   pauses_allowances   INTEGER NOT NULL DEFAULT 0 CHECK (pauses_allowances = 0 OR pauses_allowances = 1 AND status <> 'active'),
   token_bounds        TEXT,
   models              TEXT,
+  aliases             TEXT,
   price_list          TEXT,
   external_id         TEXT,
   contacts            TEXT,
@@ -667,7 +668,7 @@ BEGIN
 END;
 
 CREATE TRIGGER organization_changed
-  AFTER UPDATE OF kind, status, limits, keeps_conversations, keeps_responses, models, price_list ON organization
+  AFTER UPDATE OF kind, status, limits, keeps_conversations, keeps_responses, models, aliases, price_list ON organization
 BEGIN
   INSERT INTO account_version (id, version) VALUES (1, random() >> 11) ON CONFLICT (id) DO UPDATE SET version = excluded.version;
 END;
