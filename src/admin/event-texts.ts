@@ -33,8 +33,8 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
     `The token "${name}" (${token_id}) expires at ${timeText(expires_at)}.`,
   "model.shutdown": ({ model, date, replacement }) =>
     `The provider shuts down the model ${model} on ${date}.${replacement === null ? "" : ` It names ${replacement} as its replacement.`}`,
-  "price.change": ({ model, date, prices, new_prices }) =>
-    `The prices of the model ${model} change on ${date}, in credits per million tokens or per call: ${priceChanges(prices, new_prices)}.`,
+  "price.change": ({ model, price_list: list = null, date, prices, new_prices }) =>
+    `The prices of the model ${model}${list === null ? "" : ` in the price list ${list}`} change on ${date}, in credits per million tokens or per call: ${priceChanges(prices, new_prices)}.`,
   "route.down": ({ route }) => `The route ${route} is down: its calls fail for all organizations.`,
   "route.up": ({ route }) => `The route ${route} is up again.`,
   "ledger.dead_letter": ({ node, entries }) =>

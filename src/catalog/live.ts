@@ -61,14 +61,16 @@ export class LiveCatalog implements Catalog {
     return this.#current().list();
   }
 
-  /** Returns the next change of the prices of each model until a time. A date that changes nothing is none. */
+  /** Returns the next change of the prices of each model, and in each price list, until a time. A date that changes nothing is none. */
   priceChanges(untilMs: number) {
-    return this.list().flatMap((model) => {
+    const lists = [[null, this.#current()] as const, ...this.byPriceList];
+    const priced = lists.flatMap(([price_list, catalog]) => catalog.list().map((model) => ({ price_list, model })));
+    return priced.flatMap(({ price_list, model }) => {
       const atMs = Math.min(...model.routes.map(({ next }) => next?.fromMs ?? Number.POSITIVE_INFINITY));
       if (atMs > untilMs) return [];
       const [prices, new_prices] = [model, afterChange(model, atMs)].map((at) => toApiModel(at).pricing_details);
       const isSame = isDeepStrictEqual(prices, new_prices);
-      return isSame ? [] : [{ model: model.id, date: isoDay(atMs), prices, new_prices }];
+      return isSame ? [] : [{ model: model.id, price_list, date: isoDay(atMs), prices, new_prices }];
     });
   }
 

@@ -30,8 +30,8 @@ export interface WatchOptions {
   /** The routes that this node has called since its start. */
   routes: () => readonly { route: string; health: Health }[];
   models: () => readonly { id: string; shutdownDate: string | null; replacement: string | null }[];
-  /** Returns the next change of the prices of each model until a time. */
-  priceChanges: (untilMs: number) => readonly ModelChange["data"][];
+  /** Returns the next change of the prices of each model, and in each price list, until a time. */
+  priceChanges: (untilMs: number) => readonly (ModelChange["data"] & { price_list: string | null })[];
   deadLetters: () => Promise<number>;
   /** Name of this node, which has dead letters of its own. */
   node: string;
@@ -161,19 +161,28 @@ export class Watch {
     await rows.insertEvents(events);
   }
 
-  /** Tells the service, and each organization that used the model lately, of what changes in the next days. */
+  /**
+   * Tells the service of what changes in the next days, and the organizations that it concerns: those that have the price list;
+   * without one, those that used the model lately at its own prices.
+   */
   async #watchModels(): Promise<void> {
     const { rows, priceChanges, clock } = this.#options;
     const priced = priceChanges(clock() + MODEL_DAYS * DAY_MS).map((data): ModelChange => {
       // Corrected prices are another change. They can be longer than a key may be.
       const prices = idOfTexts("prices", JSON.stringify(data.new_prices));
-      return { kind: "price.change", period: [data.model, data.date, prices], data };
+      const period = [data.model, data.date, prices, ...(data.price_list === null ? [] : [data.price_list])];
+      return { kind: "price.change", priceList: data.price_list, period, data };
     });
     const changes = [...this.#shutdowns(), ...priced];
     const models = changes.map(({ data }) => data.model);
     const users = changes.length === 0 ? [] : await rows.modelUsers(models, dayStart(clock()) - PAST_DAYS * DAY_MS);
-    const events = changes.flatMap(({ kind, period, data }) => {
-      const own = users.filter(({ model }) => model === data.model).map(({ organizationId }) => organizationId);
+    const customers = changes.some(({ priceList }) => priceList) ? await rows.priceListUsers() : [];
+    const events = changes.flatMap(({ kind, priceList, period, data }) => {
+      const used = users.filter(
+        (user) => user.model === data.model && (priceList === undefined || user.priceList === null),
+      );
+      const concerned = priceList ? customers.filter((customer) => customer.priceList === priceList) : used;
+      const own = concerned.map(({ organizationId }) => organizationId);
       return [null, ...own].map((organizationId) => this.#event(kind, organizationId, period, data));
     });
     await rows.insertEvents(events);
@@ -192,6 +201,8 @@ export class Watch {
 /** A change of a model that is known in advance. */
 interface ModelChange {
   kind: EventKind;
+  /** The list whose prices change; null: those of the model. */
+  priceList?: string | null;
   period: readonly unknown[];
   data: { model: string; date: string } & Record<string, unknown>;
 }

@@ -66,9 +66,9 @@ function modelUserCases(subject: Subject): void {
     await usage.finishDay(day, [row(a, model, day), row("*", model, day), row(b, other, day)], day, []);
     const next = day + DAY_MS;
     await usage.finishDay(next, [row(a, model, next), row(b, model, next, "token")], next, []);
-    expect(await events.modelUsers([model], day)).toEqual([{ organizationId: a, model }]);
-    expect(await events.modelUsers([model, other], next)).toEqual([{ organizationId: a, model }]);
-    expect(await events.modelUsers([other, v7()], day)).toEqual([{ organizationId: b, model: other }]);
+    expect(await events.modelUsers([model], day)).toEqual([{ organizationId: a, model, priceList: null }]);
+    expect(await events.modelUsers([model, other], next)).toEqual([{ organizationId: a, model, priceList: null }]);
+    expect(await events.modelUsers([other, v7()], day)).toEqual([{ organizationId: b, model: other, priceList: null }]);
   });
 }
 

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { eventText } from "../../src/admin/event-texts.ts";
 import { EVENT_KINDS } from "../../src/api/admin/event-kinds.ts";
 import { isoTime } from "../../src/api/time.ts";
-import { buildCatalog } from "../../src/catalog/build.ts";
+import { buildCatalog, type CatalogSources } from "../../src/catalog/build.ts";
 import type { ModelSettings } from "../../src/catalog/configured.ts";
 import { providersOfKeys } from "../../src/catalog/known-providers.ts";
 import { LiveCatalog } from "../../src/catalog/live.ts";
@@ -68,12 +68,13 @@ async function toldInOrder(): Promise<[string, Record<string, unknown>][]> {
 }
 
 /** Stores what was spent in each of the last days. */
-async function spent(creditsADay: bigint, days: number): Promise<void> {
+async function spent(creditsADay: bigint, days: number, organizationIds = [ORGANIZATION]): Promise<void> {
   const counts = { requests: 1, errors: 0, inputTokens: 1, outputTokens: 1, providerCost: 0n, chargedWithCost: 0n };
-  const row = { organizationId: ORGANIZATION, dimension: "model" as const, name: "m", charged: creditsADay * CREDIT };
+  const row = { dimension: "model" as const, name: "m", charged: creditsADay * CREDIT };
   for (let day = 1; day <= days; day += 1) {
     const atMs = TODAY_MS - day * DAY_MS;
-    await store.usage.finishDay(atMs, [{ ...row, day: atMs, ...counts }], NOON_MS, []);
+    const rows = organizationIds.map((organizationId) => ({ ...row, organizationId, day: atMs, ...counts }));
+    await store.usage.finishDay(atMs, rows, NOON_MS, []);
   }
 }
 
@@ -246,11 +247,11 @@ test("dead letters are reported by node and number", async () => {
 type PriceSettings = NonNullable<ModelSettings["price"]>;
 
 /** Returns a catalog of models with these prices. */
-function catalogOf(prices: Record<string, PriceSettings>, keys: Record<string, string> = {}): LiveCatalog {
+function catalogOf(prices: Record<string, PriceSettings>, more: Partial<CatalogSources> = {}): LiveCatalog {
   const models = Object.entries(prices).map(([id, price]) => {
     return { id, price, routes: [{ provider: "sandbox", model: "echo" }] };
   });
-  const sources = { models, providers: providersOfKeys(keys), credits: { perDollar: "1", markup: "0" } };
+  const sources = { models, providers: providersOfKeys({}), credits: { perDollar: "1", markup: "0" }, ...more };
   const log = { debug() {}, info() {}, warn() {}, error() {} };
   const build = (_found: unknown, atMs: number) => {
     // It takes long, and another time can have other mistakes, such as an alias of a model that is shut down by then.
@@ -303,7 +304,7 @@ test("several nodes report the next price change once, to the service and to the
   const data = { model: "m", date: "2026-12-01" };
   const first = [
     ["price.change", { ...data, organization_id: null, prices: { input: 1, output: 2 }, new_prices: { output: 3 } }],
-    ["price.change", { ...data, organization_id: ORGANIZATION }],
+    ["price.change", { ...data, organization_id: ORGANIZATION, price_list: null }],
   ];
   expect(await toldInOrder()).toMatchObject(first);
   nowMs = Date.UTC(2026, 11, 1, 1);
@@ -314,6 +315,27 @@ test("several nodes report the next price change once, to the service and to the
     ["price.change", { model: "m", date: "2026-12-02", organization_id: null, new_prices: { input: 9, output: 3 } }],
     first[1],
   ]);
+});
+
+test("a price change in a price list is reported once, to the service and to the organizations that have the list", async () => {
+  await spent(1n, 7, [ORGANIZATION, "org_b"]);
+  const customers = { org_b: "half", org_c: "own", org_d: "own", org_e: null };
+  for (const [id, priceList] of Object.entries(customers)) {
+    await store.accounts.insertOrganization({ id, name: id, kind: "standard", createdAtMs: 1, priceList });
+  }
+  const base = { input: "2", output: "4" };
+  const later = (output: string) => [base, { from: "2026-12-01", output }];
+  const priceLists = {
+    half: { factor: "0.5", prices: {} },
+    own: { factor: "1", prices: { m: base, other: later("6") } },
+  };
+  const catalog = catalogOf({ m: later("8"), other: base }, { priceLists });
+  for (const _ of [1, 2]) await watchOfCatalog(catalog).run();
+  const found = (await told()).map(([, { organization_id, model, price_list, new_prices }]) =>
+    [organization_id, model, price_list, (new_prices as { output: number }).output].join(" "),
+  );
+  const own = [" other own 6", "org_c other own 6", "org_d other own 6"];
+  expect(found.sort()).toEqual([" m  8", " m half 4", `${ORGANIZATION} m  8`, "org_b m half 4", ...own].sort());
 });
 
 test("a price that is corrected before it takes effect is reported again", async () => {
@@ -355,7 +377,7 @@ test("prices of long prompts and of calls can begin and end by a date", async ()
 
 test("a change of known prices is reported with its day", async () => {
   nowMs = Date.UTC(2026, 11, 20, 12, 10);
-  await watchOfCatalog(catalogOf({}, { GEMINI_API_KEY: "key" })).run();
+  await watchOfCatalog(catalogOf({}, { providers: providersOfKeys({ GEMINI_API_KEY: "key" }) })).run();
   const change = (await told()).find(([kind, { model }]) => kind === "price.change" && model === "gemini-3.6-flash");
   const [prices, new_prices] = [{ input: 0.75 }, { input: 1.5 }];
   expect(change).toMatchObject(["price.change", { date: "2027-01-01", prices, new_prices }]);
