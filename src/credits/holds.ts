@@ -329,7 +329,8 @@ function keyOf({ keys }: Account, { holdId, idempotencyKey }: RequestRow): Idemp
   return row?.holdId === holdId ? row : undefined;
 }
 
-const REPEATABLE_MS = 120_000;
+/** Time after its end in which a retry can repeat a request. */
+export const REPEATABLE_MS = 120_000;
 /** Ends of a request whose answer broke without its client's doing. */
 const BROKEN: ReadonlySet<RequestEnd> = new Set(["upstream_failed", "timed_out", "service_failed", "recovered"]);
 

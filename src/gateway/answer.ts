@@ -63,6 +63,9 @@ export function headOf(
   };
 }
 
+/** Marks an answer that was charged before. */
+export const REPLAY_HEADER = "x-tollgate-idempotent-replay";
+
 /** Returns the head of an answer that is sent again: its own headers, with the current limits and credits. */
 export function headOfReplay(
   { principal }: Pick<GatewayCall, "principal">,
@@ -74,7 +77,7 @@ export function headOfReplay(
     ...rateLimitHeaders([requestLimit, tokenLimit]),
     "x-credits-available": formatCredits(available),
     ...headers,
-    "x-tollgate-idempotent-replay": "true",
+    [REPLAY_HEADER]: "true",
     ...deprecationHeaders(model),
   };
   return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };

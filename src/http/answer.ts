@@ -2,11 +2,13 @@ import type { FastifyReply, FastifyRequest } from "fastify";
 import { type TProperties, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, AnswerPiece } from "../api/answer.ts";
 import { AnswerFold } from "../api/answer-fold.ts";
+import { keptResponse } from "../api/responses/references.ts";
+import type { ResponseObject } from "../api/responses/response.ts";
 import { OptionalKeys } from "../api/schema.ts";
 import type { DecodedCompletion, DecodedRequest } from "../api/wire.ts";
 import { type MicroCredits, parseCredits } from "../credits/amount.ts";
 import { ApiError, isOwnCut } from "../errors.ts";
-import type { AnswerSink } from "../gateway/answer.ts";
+import { type AnswerSink, REPLAY_HEADER } from "../gateway/answer.ts";
 import { complete } from "../gateway/complete.ts";
 import type { CompletionReport, GatewayCall } from "../gateway/gateway.ts";
 import { planPrompt } from "../gateway/kinds/completion.ts";
@@ -70,7 +72,7 @@ export function answered({
 
 /** Runs a decoded request. Rejects with the error that the client receives. */
 async function run(
-  { gateway, running }: EndpointServices,
+  { gateway, running, responseItems }: EndpointServices,
   request: FastifyRequest,
   reply: FastifyReply,
   decoded: DecodedRequest,
@@ -111,6 +113,8 @@ async function run(
     cut,
   } as GatewayCall;
   const isStream = decoded.kind === "speech" || (decoded.kind === "completion" && decoded.request.stream === true);
+  const stored = !isStream && "keep" in decoded && repetition !== null ? { responseItems, repetition } : null;
+  if (stored?.repetition.isRetry && (await sendAgain(stored, request, reply))) return reply;
   const sink = isStream ? new EventStreamSink(reply, decoded, { signal, abort }) : new DocumentSink(decoded);
   try {
     await running.follow(complete(gateway, call, sink), cut);
@@ -126,7 +130,37 @@ async function run(
   if (sink instanceof EventStreamSink || sink.response === undefined) return reply.hijack();
   const { headers, body } = sink.response;
   const type = ("contentType" in decoded && decoded.contentType) || "application/json; charset=utf-8";
+  if (stored !== null) offerToRetry(stored, request, reply, (body as ResponseObject).id);
   return reply.headers(headers).type(type).send(body);
+}
+
+/** The answer of a request that is stored anyway, so that its retry can get it. */
+interface Stored extends Pick<EndpointServices, "responseItems"> {
+  repetition: NonNullable<GatewayCall["repetition"]>;
+}
+
+/** Sends the stored answer to an attempt that this request repeats, if its delivery broke. Returns false if there is none. */
+async function sendAgain(stored: Stored, request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+  const found = await stored.responseItems.take(principalOf(request), stored.repetition.fingerprint());
+  const answer = found && keptResponse(found.id, { found: new Map([[found.id, found.content]]) });
+  if (answer === undefined) return false;
+  await limitedOf(request).counted();
+  offerToRetry(stored, request, reply, answer.response.id);
+  reply.header(REPLAY_HEADER, "true").send(answer.response);
+  return true;
+}
+
+/** Offers a stored answer to a retry if the connection closes before all of it was sent. */
+function offerToRetry(
+  { responseItems, repetition }: Stored,
+  request: FastifyRequest,
+  { raw }: FastifyReply,
+  id: string,
+) {
+  const { organizationId, callerId } = principalOf(request);
+  onClosed(raw, () => {
+    if (!raw.writableFinished) void responseItems.offer({ organizationId, callerId }, id, repetition.fingerprint());
+  });
 }
 
 /** Returns the handler that estimates the tokens of a prompt, within the limits of the caller. `encode` makes the response. */

@@ -17,6 +17,8 @@ function itemsWith(
     sizes: async () => [],
     contents: async () => [],
     hasAnswer: async () => false,
+    offer: async () => {},
+    take: async () => undefined,
     removeAnswer: none,
     removeOf: none,
   };

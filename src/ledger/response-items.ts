@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { LRUCache } from "lru-cache";
+import { REPEATABLE_MS } from "../credits/holds.ts";
 import type { ItemOwner } from "../stores/queries/response-items.ts";
 import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
@@ -68,9 +69,9 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
     /** Keeps items of a response. Resolves when they are committed, or cannot be. Never rejects. */
     async keep(owner: ItemOwner, answerId: string, items: readonly KeptItem[]): Promise<void> {
       const { limitBytes } = live.config.responses;
-      const keptAtMs = clock();
+      const row = { ...owner, answerId, keptAtMs: clock(), undelivered: null };
       const kept = items
-        .map((item) => ({ ...owner, ...item, answerId, keptAtMs, bytes: Buffer.byteLength(item.content) }))
+        .map((item) => ({ ...row, ...item, bytes: Buffer.byteLength(item.content) }))
         .filter(({ bytes }) => bytes <= limitBytes * SHARE);
       const key = `${owner.organizationId}/${owner.callerId}`;
       const keptBytes = kept.reduce((sum, { bytes }) => sum + bytes, 0);
@@ -93,6 +94,7 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
         patience.abort();
       }
     },
+    ...redelivery(rows, log),
     /** Returns whether anything of a response is kept. */
     hasAnswer: (owner: ItemOwner, answerId: string) => rows.hasAnswer(owner, answerId),
     /** Removes what is kept of one response. */
@@ -103,6 +105,20 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
       const untilMs = clock();
       await removeAll((limit) => rows.removeOf(organizationId, untilMs, limit));
     },
+  };
+}
+
+/** Stored answers whose delivery broke, for the retries that get them. */
+function redelivery(rows: ResponseItemsOptions["rows"], log: Log) {
+  return {
+    /** Offers a kept response whose delivery broke to its retry. Never rejects: without that, the retry is a new request. */
+    async offer(owner: ItemOwner, answerId: string, fingerprint: string): Promise<void> {
+      await rows.offer(owner, answerId, fingerprint).catch((err: unknown) => {
+        log.warn({ ...owner, err }, "a response that was not delivered could not be offered to a retry");
+      });
+    },
+    /** Takes the response that was offered to a retry a short time ago; undefined if there is none. */
+    take: (owner: ItemOwner, fingerprint: string) => rows.take(owner, fingerprint, REPEATABLE_MS),
   };
 }
 

@@ -152,7 +152,7 @@ test("a plan counts what a run removes, by kind and up to its time", async () =>
   const audit = { kind: "audit_records", beforeMs: NOW_MS - 10 * DAY_MS };
   const requests = { kind: "requests", beforeMs: Date.UTC(2026, 4, 1) };
   const owner = { organizationId: "org_playground", callerId: "tok_1" };
-  const item = { ...owner, answerId: "resp_1", bytes: 2, content: "{}" };
+  const item = { ...owner, answerId: "resp_1", bytes: 2, undelivered: null, content: "{}" };
   const [old, young] = [NOW_MS - 2 * DAY_MS, NOW_MS];
   const items = [old, young].map((keptAtMs) => ({ ...item, id: `msg_${keptAtMs}`, keptAtMs }));
   await store.responseItems.insert(owner, items);

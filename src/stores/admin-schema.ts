@@ -6,7 +6,10 @@ import type { Pins } from "../api/principal.ts";
 import { amount, bytes, draws, flag, json, nullable, number, oneOf, past, requiredText } from "./fields.ts";
 import { declareTable, type RowOf } from "./table.ts";
 
-/* The tables of people, their sessions, the record of what they did, of payments, vouchers, warnings, and refusals; as in `schema.ts`. */
+/*
+ * The tables of people, their sessions, the record of what they did, of payments, vouchers, warnings, refusals, and what callers sent; as in
+ * `schema.ts`.
+ */
 
 /** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -273,4 +276,31 @@ export const VOUCHER = declareTable("voucher", ["id"], {
   /** The organization that has redeemed it. */
   organizationId: nullable(requiredText("organization_id")),
   redeemedAtMs: past(nullable(number("redeemed_at"))),
+});
+
+/** Prompt and answer of a request of an organization that stores them. The books do not depend on it. */
+export const CONVERSATION = declareTable("conversation", ["organizationId", "holdId"], {
+  organizationId: requiredText("organization_id"),
+  holdId: requiredText("hold_id"),
+  endedAtMs: number("ended_at"),
+  /** True if a part was too long to be stored. */
+  isTruncated: flag("is_truncated"),
+  request: requiredText("request"),
+  /** JSON of the delivered part of the answer; null if nothing was delivered. */
+  answer: nullable(requiredText("answer")),
+});
+
+/** An item of a response or a whole one, for requests of its caller that refer to it. The books do not depend on it. */
+export const RESPONSE_ITEM = declareTable("response_item", ["organizationId", "callerId", "id"], {
+  organizationId: requiredText("organization_id"),
+  callerId: requiredText("caller_id"),
+  /** The id of the item, or of the response. */
+  id: requiredText("id"),
+  answerId: requiredText("answer_id"),
+  keptAtMs: number("kept_at"),
+  bytes: number("bytes"),
+  /** Fingerprint of the request of a whole response whose delivery broke: its retry gets it. */
+  undelivered: nullable(requiredText("undelivered")),
+  /** JSON: the item, or the list of all items of the response and of its input. */
+  content: requiredText("content"),
 });

@@ -1,12 +1,12 @@
 import { dirname } from "node:path";
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
-import { AUDIT_ENTRY } from "./admin-schema.ts";
+import { AUDIT_ENTRY, CONVERSATION, RESPONSE_ITEM } from "./admin-schema.ts";
 import { ALL_TABLES } from "./all-tables.ts";
 import type { CopySide } from "./driver.ts";
 import type { Cell } from "./fields.ts";
 import { makePartitionsBetween, openPostgresDestination, openPostgresSide } from "./postgres/copy-side.ts";
-import { ADJUSTMENT, CONVERSATION, KEY, REQUEST, RESPONSE_ITEM, USAGE_DAY } from "./schema.ts";
+import { ADJUSTMENT, KEY, REQUEST, USAGE_DAY } from "./schema.ts";
 import { join, raw, type Sql, sql } from "./sql.ts";
 import { openSqliteSide } from "./sqlite/copy-side.ts";
 import { openSqliteDriver } from "./sqlite/sqlite.ts";

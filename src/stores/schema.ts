@@ -377,28 +377,3 @@ export const CLOSING_PART = declareTable("closing_part", ["organizationId", "dim
   name: requiredText("name"),
   amount: amount("amount"),
 });
-
-/** Prompt and answer of a request of an organization that stores them. The books do not depend on it. */
-export const CONVERSATION = declareTable("conversation", ["organizationId", "holdId"], {
-  organizationId: requiredText("organization_id"),
-  holdId: requiredText("hold_id"),
-  endedAtMs: number("ended_at"),
-  /** True if a part was too long to be stored. */
-  isTruncated: flag("is_truncated"),
-  request: requiredText("request"),
-  /** JSON of the delivered part of the answer; null if nothing was delivered. */
-  answer: nullable(requiredText("answer")),
-});
-
-/** An item of a response or a whole one, for requests of its caller that refer to it. The books do not depend on it. */
-export const RESPONSE_ITEM = declareTable("response_item", ["organizationId", "callerId", "id"], {
-  organizationId: requiredText("organization_id"),
-  callerId: requiredText("caller_id"),
-  /** The id of the item, or of the response. */
-  id: requiredText("id"),
-  answerId: requiredText("answer_id"),
-  keptAtMs: number("kept_at"),
-  bytes: number("bytes"),
-  /** JSON: the item, or the list of all items of the response and of its input. */
-  content: requiredText("content"),
-});

@@ -288,7 +288,7 @@ describe("a retry", () => {
     ]);
   });
 
-  test("A retry with another token, body, endpoint or Idempotency-Key is a new request.", async () => {
+  test("A retry with another token or body, or with an Idempotency-Key, is a new request.", async () => {
     const organization = await makeOrganization(service, "1000");
     const other = await makeToken(service, organization.id);
     breakNext(1);

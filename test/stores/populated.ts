@@ -53,7 +53,7 @@ export async function populate(subject: Subject): Promise<string> {
   };
   const { id: organizationId } = await addOrganization(core, "Populated", { limits, ...terms });
   const owner = { organizationId, callerId: "tok_first" };
-  const item = { id: "msg_1", answerId: "resp_1", keptAtMs: core.clock(), bytes: 2, content: "{}" };
+  const item = { id: "msg_1", answerId: "resp_1", keptAtMs: core.clock(), bytes: 2, undelivered: "f", content: "{}" };
   await store.responseItems.insert(owner, [{ ...owner, ...item }]);
   await updateOrganization(core, organizationId, { name: "Renamed", keepsConversations: true, keepsResponses: false });
   await updateOrganization(core, organizationId, { status: "paused", pausesAllowances: true });

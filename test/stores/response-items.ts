@@ -10,7 +10,8 @@ const ALL = 1_000_000;
 
 function itemOf(owner: ItemOwner, id: string, changes: Partial<ResponseItemRow> = {}): ResponseItemRow {
   const content = JSON.stringify({ id, text: "日 \0 \ud800 '\"" });
-  return { ...owner, id, answerId: "resp_1", keptAtMs: Date.now(), bytes: content.length, content, ...changes };
+  const row = { ...owner, id, answerId: "resp_1", keptAtMs: Date.now(), bytes: content.length, undelivered: null };
+  return { ...row, content, ...changes };
 }
 
 async function turn({ store: { accounts } }: Subject, id: string, choices: Partial<OrganizationRow>): Promise<void> {
@@ -43,6 +44,23 @@ interface Tools {
 }
 
 function keepingCases(subject: Subject, { newOwner, idsOf }: Tools): void {
+  test("a response that was offered to a retry is taken once, by its caller, for some time", async () => {
+    const { responseItems } = subject.store;
+    const owner = await newOwner();
+    const items = [itemOf(owner, "resp_1"), itemOf(owner, "resp_2", { keptAtMs: Date.now() - HOUR_MS })];
+    await responseItems.insert(owner, items);
+    for (const { id } of items) await responseItems.offer(owner, id, `intent ${id}`);
+    const take = (id: string, of = owner, retentionMs = HOUR_MS / 2) =>
+      responseItems.take(of, `intent ${id}`, retentionMs);
+    expect(await take("resp_1", { ...owner, callerId: "tok_b" })).toBeUndefined();
+    expect(await take("resp_2")).toBeUndefined();
+    expect(await take("resp_3")).toBeUndefined();
+    const taken = await Promise.all([take("resp_1"), take("resp_1"), take("resp_1")]);
+    expect(taken.filter((found) => found !== undefined)).toEqual([{ id: "resp_1", content: items[0]?.content }]);
+    expect(await take("resp_1")).toBeUndefined();
+    expect(await idsOf(owner, ["resp_1"])).toEqual(["resp_1"]);
+  });
+
   test("items are found by their caller only, and the latest with an id is found", async () => {
     const { responseItems } = subject.store;
     const owner = await newOwner();

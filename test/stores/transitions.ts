@@ -20,6 +20,7 @@ export function transitionCases(subject: Subject): void {
   holdCases(subject);
   missingCases(subject);
   settleCases(subject);
+  retryCases(subject);
   expiryCases(subject);
   grantCases(subject);
   batchCases(subject);
@@ -104,6 +105,27 @@ function missingCases(subject: Subject): void {
     expect(await subject.one(renewOf(hold))).toEqual({ outcome: "ended", state: "released" });
     expect(await subject.one(settleOf(hold, 3))).toEqual({ outcome: "released" });
     await subject.expectSound(organizationId);
+  });
+}
+
+function retryCases(subject: Subject): void {
+  test("a broken attempt is credited to a retry within 120 seconds", async () => {
+    for (const agoMs of [110_000, 121_000]) {
+      const organizationId = await subject.organization(100n);
+      const intent = { callerId: "tok_1", fingerprint: "f" };
+      const broken = await subject.held(holdOf(organizationId, 9n));
+      const breaks = { ...settleOf(broken, 3), end: "upstream_failed" as const };
+      await subject.one({ ...breaks, facts: { ...broken.facts, intent } });
+      await subject.write(
+        `update broken_attempt set expires_at = expires_at - ${agoMs} where organization_id = '${organizationId}'`,
+      );
+      const hold = holdOf(organizationId, 9n);
+      const retry = await subject.held({ ...hold, facts: { ...hold.facts, intent } });
+      const charged = agoMs < 120_000 ? 5n : 8n;
+      expect(await subject.one(settleOf(retry, 8))).toMatchObject({ outcome: "charged", charged });
+      await subject.write(`delete from broken_attempt where organization_id = '${organizationId}'`);
+      await subject.expectSound(organizationId);
+    }
   });
 }
 

@@ -60,7 +60,7 @@ export const UNSEEN: Record<string, Record<string, string>> = {
   },
   closing: { requests: CLOSED },
   conversation: named("answer ended_at hold_id is_truncated request", NO_BOOKS),
-  response_item: named("answer_id bytes caller_id content id kept_at", NO_BOOKS),
+  response_item: named("answer_id bytes caller_id content id kept_at undelivered", NO_BOOKS),
   refusal: named("code count duration_ms endpoint id message model request_id status token_id", NO_BOOKS),
   latency_day: named("day durations first_tokens model route", NO_BOOKS),
   refusal_day: named("code day requests", NO_BOOKS),

@@ -48,7 +48,7 @@ interface KeptResponse {
 }
 
 /** Returns a kept response; undefined if none with this id is kept. */
-export function keptResponse(responseId: string, kept: KeptItems | undefined): KeptResponse | undefined {
+export function keptResponse(responseId: string, kept: Pick<KeptItems, "found"> | undefined): KeptResponse | undefined {
   const { input, response } = detailsOf(parseJson(kept?.found.get(responseId) ?? ""));
   if (!Array.isArray(input) || !Array.isArray(detailsOf(response).output)) return undefined;
   return { input, response: response as ResponseObject };

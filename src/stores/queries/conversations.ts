@@ -1,5 +1,5 @@
+import { CONVERSATION } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
-import { CONVERSATION } from "../schema.ts";
 import { equal, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 

@@ -12,8 +12,8 @@ const { ADMIN_SESSION, AUDIT_ENTRY, DELIVERY, SHORT_TOKEN, withChecksum } = admi
 const { BALANCE, ORGANIZATION, TOKEN } = schema;
 
 const REMOVED = [
-  ...[schema.CONVERSATION, schema.RESPONSE_ITEM, schema.KEY, schema.BROKEN_ATTEMPT, schema.NEW_VALUES],
-  ...[schema.BUDGET_USE, schema.BUDGET, admin.REFUSAL, admin.EVENT, admin.RECEIVER],
+  ...[schema.KEY, schema.BROKEN_ATTEMPT, schema.NEW_VALUES, schema.BUDGET_USE, schema.BUDGET],
+  ...[admin.CONVERSATION, admin.RESPONSE_ITEM, admin.REFUSAL, admin.EVENT, admin.RECEIVER],
 ];
 /** In place of a name. */
 const ERASED = "Erased";

@@ -1,5 +1,5 @@
+import { RESPONSE_ITEM } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
-import { RESPONSE_ITEM } from "../schema.ts";
 import { join, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
 
@@ -18,7 +18,7 @@ export interface ResponseTimes {
  * counts as absent.
  */
 export function responseItemRows(database: Database) {
-  const { read, write } = database;
+  const { read, write, writeIf } = database;
   const since = (retentionMs: number) => sql`${database.now()} - cast(${retentionMs} as bigint)`;
   const named = (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
     sql`from response_item where ${isOf(owner)} and id in (${join(ids)}) and kept_at > ${since(retentionMs)}`;
@@ -41,6 +41,19 @@ export function responseItemRows(database: Database) {
       read<{ id: string; bytes: bigint }>(sql`select id, bytes ${named(owner, ids, retentionMs)}`),
     contents: (owner: ItemOwner, ids: readonly string[], retentionMs: number) =>
       read<Pick<ResponseItemRow, "id" | "content">>(sql`select id, content ${named(owner, ids, retentionMs)}`),
+    /** Offers a whole response whose delivery broke to the retry with this fingerprint. */
+    async offer(owner: ItemOwner, id: string, fingerprint: string): Promise<void> {
+      await write([sql`update response_item set undelivered = ${fingerprint} where ${isOf(owner)} and id = ${id}`]);
+    },
+    /** Takes a response that was offered to a retry, so that no other one gets it. */
+    async take(owner: ItemOwner, fingerprint: string, retentionMs: number) {
+      const isOffered = sql`${isOf(owner)} and undelivered = ${fingerprint} and kept_at > ${since(retentionMs)}`;
+      const [found] = await read<Pick<ResponseItemRow, "id" | "content">>(sql`
+        select id, content from response_item where ${isOffered} order by kept_at, id limit 1`);
+      if (found === undefined) return undefined;
+      const taking = sql`update response_item set undelivered = null where ${isOffered} and id = ${found.id}`;
+      return (await writeIf([taking], [])) ? found : undefined;
+    },
     /** Counts the rows that `removeOld` removes. */
     countOld: (times: ResponseTimes) => database.count(sql`response_item where ${isOld(times)}`),
     /** Removes rows that count as absent, at most `limit`; returns their number. */

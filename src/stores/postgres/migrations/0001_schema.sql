@@ -610,6 +610,7 @@ CREATE TABLE response_item (
   answer_id       text COLLATE "C" NOT NULL,
   kept_at         bigint NOT NULL,
   bytes           bigint NOT NULL,
+  undelivered     text COLLATE "C",
   -- Not compressed: that would take longer than to write it, and the cores of all other transactions.
   content         text STORAGE EXTERNAL NOT NULL,
   PRIMARY KEY (organization_id, caller_id, id)
@@ -617,6 +618,7 @@ CREATE TABLE response_item (
 
 -- With the organization, on which the time depends, so that no row is read that stays.
 CREATE INDEX response_item_kept_at ON response_item (kept_at, organization_id);
+CREATE INDEX response_item_undelivered ON response_item (organization_id, caller_id, undelivered) WHERE undelivered IS NOT NULL;
 
 -- Requests of known organizations that were refused before credits were held for them, for seven days. The books do not
 -- depend on it.

@@ -613,12 +613,14 @@ CREATE TABLE response_item (
   answer_id       TEXT NOT NULL,
   kept_at         INTEGER NOT NULL,
   bytes           INTEGER NOT NULL,
+  undelivered     TEXT,
   content         TEXT NOT NULL,
   PRIMARY KEY (organization_id, caller_id, id)
 ) STRICT;
 
 -- With the organization, on which the time depends, so that no row is read that stays.
 CREATE INDEX response_item_kept_at ON response_item (kept_at, organization_id);
+CREATE INDEX response_item_undelivered ON response_item (organization_id, caller_id, undelivered) WHERE undelivered IS NOT NULL;
 
 -- Requests of known organizations that were refused before credits were held for them, for seven days. The books do not
 -- depend on it.
