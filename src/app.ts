@@ -87,7 +87,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   const recorders = { conversationLog, refusals, lastUses, usageDays, signInFailures, issuerKeys, resumptions };
   const dispatcher = own(await createWarnings(config, options, { store, live }));
   const watch = own(createWatch(config, options, { store, live, circuits, ledger }));
-  const money = await createPayments(config, { ...core, rows: store.payments });
+  const { topUps, ...money } = await createPayments(config, { ...core, rows: store.payments, own });
   const tokenCounter = own(new TokenCounter(options));
   const limits = own(await createLimits(config, options));
   const overload = own(createOverload(config, options));
@@ -104,7 +104,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   options.onServing?.();
   ledger.start();
   const background = [lastUses, signInFailures, issuerKeys, healthFile, resumptions, usageDays, retention, refusals];
-  for (const part of [...background, dispatcher, watch, overload]) part.start();
+  for (const part of [...background, ...topUps, dispatcher, watch, overload]) part.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({

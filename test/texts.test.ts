@@ -64,6 +64,8 @@ const WARNED = {
     credits: 12,
     month: "2026-11",
     last_result: "HTTP 503",
+    currency: "eur",
+    monthly_maximum: 30,
   },
   ...{ prices: { input: 1, output: 2 }, new_prices: { input: 1.5, output: 2 } },
 };

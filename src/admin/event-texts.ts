@@ -20,6 +20,10 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
     `${requested_by} asks for ${amount} credits${note === null ? "." : `: ${note}`}`,
   "payment.withheld": ({ payment_id, credits }) =>
     `The organization is closed, so ${credits} credits of the payment ${payment_id} were not granted. Refund the price of these credits in Stripe.`,
+  "top_up.paused": ({ reason }) =>
+    `Automatic top-up is paused: ${String(reason).replaceAll("_", " ")}. Nothing is charged until it is set again or another card is saved.`,
+  "top_up.limit_reached": ({ month, amount, monthly_maximum, currency }) =>
+    `Automatic top-up has reached its monthly maximum: ${amount} of ${monthly_maximum} ${String(currency).toUpperCase()} are charged in ${month}.`,
   "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
     `The budget "${name}"${value === null ? "" : ` for ${value}`} ` +
     `${percent !== 100 ? `has reached ${percent} %` : Number(spent) < Number(limit) ? "no longer covers a request" : "is used up"}: ` +

@@ -60,7 +60,7 @@ export interface Services {
   telemetry: Telemetry;
   /** Undefined: no payments are configured. */
   checkouts: Checkouts | undefined;
-  payments: PaymentReceiver | undefined;
+  payments?: PaymentReceiver;
 }
 
 /** Returns the settings of the server that a reload replaces. */
@@ -148,7 +148,8 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, checkouts }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, erasure, events, payments, vouchers, monthlyStatements } = store;
+  const { accounts, allowances, budgets, admin, erasure, events, payments, topUps, vouchers, monthlyStatements } =
+    store;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -159,7 +160,7 @@ function adminServices(
   });
   return {
     ...core,
-    ...{ admin, allowances, budgets, erasure, events, payments, vouchers, monthlyStatements },
+    ...{ admin, allowances, budgets, erasure, events, payments, topUps, vouchers, monthlyStatements },
     openIdSignIn,
     checkouts: async () => checkouts,
     identityRows: store.identities,

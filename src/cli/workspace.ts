@@ -57,7 +57,19 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
-  const { accounts, admin, allowances, budgets, books, erasure, events, monthlyStatements, payments, vouchers } = store;
+  const {
+    accounts,
+    admin,
+    allowances,
+    budgets,
+    books,
+    erasure,
+    events,
+    monthlyStatements,
+    payments,
+    topUps,
+    vouchers,
+  } = store;
   const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
     return targetFault(
@@ -76,7 +88,7 @@ export async function withWorkspace<T>(
   const checkouts = async () =>
     (await import("../app/payments.ts")).createCheckouts((await import("../config.ts")).loadConfig({ flags }));
   const requestMonths = async () => (await import("../config.ts")).loadGroup({ flags }, "retention").requestMonths;
-  const rows = { accounts, admin, allowances, budgets, erasure, events, monthlyStatements, payments, vouchers };
+  const rows = { accounts, admin, allowances, budgets, erasure, events, monthlyStatements, payments, topUps, vouchers };
   const configured = { receiverFault, modelIds: null, priceLists, requestMonths, issuers, checkouts };
   const core = { ...rows, ...configured, directory, identityRows: store.identities, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());

@@ -15,7 +15,16 @@ import type { Store } from "../stores/store.ts";
 
 type CoreRows = Pick<
   Store,
-  "accounts" | "admin" | "allowances" | "budgets" | "erasure" | "events" | "monthlyStatements" | "payments" | "vouchers"
+  | "accounts"
+  | "admin"
+  | "allowances"
+  | "budgets"
+  | "erasure"
+  | "events"
+  | "monthlyStatements"
+  | "payments"
+  | "topUps"
+  | "vouchers"
 >;
 
 /** Services that operations use in a running service and in a command. */
@@ -40,7 +49,7 @@ export interface Core extends AuditTime, CoreRows {
   actor: Actor;
 }
 
-export type Checkouts = { offers: Offers; api: Pick<StripeApi, "createSession"> };
+export type Checkouts = { offers: Offers; api: Pick<StripeApi, "createSession" | "createSetup"> };
 
 export type AccountCore = Pick<Core, "accounts" | "actor" | keyof AuditTime | "random">;
 export type CreditCore = AccountCore & Pick<Core, "allowances" | "book">;

@@ -54,6 +54,7 @@ import {
   showStatement,
 } from "./statements.ts";
 import { changeToken, createToken, listTokens, revokeToken, showToken } from "./tokens.ts";
+import { endTopUp, saveCard, setTopUp, showTopUp } from "./top-ups.ts";
 import { createVoucherBatch, listVoucherBatches, listVouchers, redeemVoucher, revokeVoucherBatch } from "./vouchers.ts";
 
 /** Every operation of the admin API by its id, in the order of the documentation. */
@@ -78,6 +79,7 @@ export const operations: Readonly<Record<string, Operation>> = {
   ...{ listGrants, createGrant, createRevocation, createCredit, requestCredits },
   ...{ showPaymentTerms, listPayments, createCheckout, redeemVoucher },
   ...{ listVoucherBatches, createVoucherBatch, listVouchers, revokeVoucherBatch },
+  ...{ showTopUp, setTopUp, endTopUp, saveCard },
   ...{ listAllowances, createAllowance, endAllowance },
   ...{ listBudgets, createBudget, showBudget, changeBudget, deleteBudget, raiseBudget },
   ...{ showStatement, exportStatement },

@@ -7,7 +7,7 @@ import { moneyNumber } from "../credits/money.ts";
 import { openDebt } from "../credits/payments.ts";
 import { ApiError } from "../errors.ts";
 import { argument, facts, required, text } from "./command.ts";
-import { rowRecord } from "./core.ts";
+import { type Checkouts, type Core, rowRecord } from "./core.ts";
 import { requireCredits } from "./credits.ts";
 import { operation, sharedOperation } from "./operation.ts";
 
@@ -49,11 +49,9 @@ export const createCheckout = sharedOperation({
   answer: { status: 201, description: "The Checkout session.", schema: (s) => s.Checkout },
   async handle(core, { params: { id: organizationId }, body: { amount, return_url: returnUrl } }) {
     await requireCredits(core, organizationId);
-    const checkouts = await core.checkouts();
-    if (checkouts === undefined)
-      throw new ApiError("invalid_value", "Payments are not configured: see `payments.stripe`.");
-    const { price, currency, credits } = checkouts.offers.find(Number(amount));
-    const { id, url } = await checkouts.api.createSession({ organizationId, price, credits, returnUrl });
+    const { offers, api } = await checkoutsOf(core);
+    const { price, currency, credits } = offers.find(Number(amount));
+    const { id, url } = await api.createSession({ organizationId, price, credits, returnUrl });
     const sold = { amount: moneyNumber(price, currency), currency, credits: creditsFromMicro(credits) };
     await core.admin.insertAudit(rowRecord(core, "payment.checkout", { organizationId, id }, { after: sold }));
     return { object: "checkout" as const, id, organization_id: organizationId, url, ...sold };
@@ -72,6 +70,13 @@ export const createCheckout = sharedOperation({
     }),
   ],
 });
+
+/** Returns the checkouts of Stripe. Rejects with invalid_value if payments are not configured. */
+export async function checkoutsOf(core: Pick<Core, "checkouts">): Promise<Checkouts> {
+  const checkouts = await core.checkouts();
+  if (checkouts !== undefined) return checkouts;
+  throw new ApiError("invalid_value", "Payments are not configured: see `payments.stripe`.");
+}
 
 function toPayment(row: PaymentRow): Payment {
   const { id, organizationId: organization_id, amount, refunded, disputed, withheld, createdAtMs } = row;

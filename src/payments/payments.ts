@@ -17,10 +17,12 @@ const COLLECTED_AT_ONCE = 500;
 const READS_MAX = 20;
 
 export interface PaymentsOptions extends AuditTime {
-  api: Pick<StripeApi, "paymentIdOf" | "payment">;
+  api: Pick<StripeApi, "subjectOf" | "payment">;
   rows: Store["payments"];
   accounts: Pick<Store["accounts"], "organization">;
   book: BookCredits;
+  /** Stores the card that a Checkout session has saved. */
+  saveCard(sessionId: string): Promise<void>;
   log: Log;
 }
 
@@ -34,13 +36,19 @@ export class Payments {
 
   /** Books what a delivery is about. Rejects if its signature is wrong, or if Stripe has to deliver it again. */
   async receive(body: Buffer, signature: string): Promise<void> {
-    const { api, log } = this.#options;
-    const { id, ignored } = await api.paymentIdOf(body, signature);
+    const { api, log, saveCard } = this.#options;
+    const { id, setupId, ignored } = await api.subjectOf(body, signature);
     if (ignored !== undefined) log.warn({ reason: ignored }, "an event of Stripe is ignored");
-    for (let reads = 0; id !== undefined; reads += 1) {
-      if (await this.#sync(id)) return;
+    if (setupId !== undefined) await saveCard(setupId);
+    if (id !== undefined) await this.book(id);
+  }
+
+  /** Books a payment as Stripe states it, until nothing changes. Returns false if it is not one that can be booked. */
+  async book(id: string): Promise<boolean> {
+    for (let reads = 0; !(await this.#sync(id)); reads += 1) {
       if (reads === READS_MAX) throw new StoreUnavailableError("The payment was changed by other deliveries.");
     }
+    return (await this.#options.rows.find(id)) !== undefined;
   }
 
   /**
@@ -101,27 +109,41 @@ export class Offers {
 
   /** Describes the offers for the admin API. */
   describe(): NonNullable<PaymentTerms["offer"]> {
-    const { currency, customAmount, creditsPerUnit } = this.#settings;
+    const { currency, customAmount, creditsPerUnit, automaticTax } = this.#settings;
     const packages = [...this.#packages].map(([price, credits]) => {
       return { amount: moneyNumber(price, currency), credits: creditsFromMicro(credits) };
     });
     const { minimum, maximum } = customAmount ?? {};
     const custom_amount = customAmount ? { minimum: Number(minimum), maximum: Number(maximum) } : null;
-    return { currency, packages, custom_amount, credits_per_unit: Number(creditsPerUnit) };
+    const rates = { credits_per_unit: Number(creditsPerUnit), automatic_top_up: !automaticTax };
+    return { currency, packages, custom_amount, ...rates };
   }
 
   /** Returns the price in the smallest unit, and the credits, of an amount that is offered. Throws invalid_value. */
   find(amount: number): { price: bigint; currency: string; credits: MicroCredits } {
     const { currency, packages, customAmount } = this.#settings;
     const price = this.#minor(String(amount));
-    const isCustom =
-      customAmount && price >= this.#minor(customAmount.minimum) && price <= this.#minor(customAmount.maximum);
-    const credits = this.#packages.get(price) ?? (isCustom ? this.#creditsFor(price) : 0n);
-    if (price > 0n && credits > 0n) return { price, currency, credits };
+    const credits = this.#creditsOf(price);
+    if (credits > 0n) return { price, currency, credits };
     const range = customAmount ? [`an amount from ${customAmount.minimum} to ${customAmount.maximum}`] : [];
     const all = [...packages.map((one) => one.amount), ...range].join(", ");
     const message = `Invalid 'amount': expected one of these, in ${currency.toUpperCase()}: ${all}.`;
     throw new ApiError("invalid_value", message, { param: "amount" });
+  }
+
+  /** Returns the credits that an automatic top-up of this price buys; undefined if it is not offered. */
+  priced(price: bigint, currency: string): MicroCredits | undefined {
+    const credits = this.#creditsOf(price);
+    // Stripe computes taxes on its own pages only.
+    const isOffered = credits > 0n && currency === this.#settings.currency && !this.#settings.automaticTax;
+    return isOffered ? credits : undefined;
+  }
+
+  #creditsOf(price: bigint): MicroCredits {
+    const { customAmount } = this.#settings;
+    const isCustom =
+      customAmount && price >= this.#minor(customAmount.minimum) && price <= this.#minor(customAmount.maximum);
+    return this.#packages.get(price) ?? (isCustom && price > 0n ? this.#creditsFor(price) : 0n);
   }
 
   #minor(amount: string): bigint {

@@ -5,6 +5,7 @@ import type { StripeSettings } from "../config/payments-schema.ts";
 import { formatCredits, type MicroCredits, parseCredits } from "../credits/amount.ts";
 import type { PaymentRow } from "../credits/books.ts";
 import { ApiError } from "../errors.ts";
+import type { TopUpCharge, TopUpRow } from "../stores/queries/top-ups.ts";
 
 /** Limits of the time between two packets of an answer, and of a whole request with its retry. */
 const SOCKET_TIMEOUT_MS = 8_000;
@@ -17,6 +18,8 @@ const DISPUTES_MAX = 100;
 const ORGANIZATION = "tollgate_organization";
 const CREDITS = "tollgate_credits";
 const PRICE = "tollgate_price";
+/** Marks the PaymentIntent of an automatic top-up, which has no session. */
+const TOP_UP = "tollgate_top_up";
 
 /** States of disputes in which the money is with the operator: inquiries that withdraw nothing, and those that were won. */
 const NOT_WITHDRAWN = new Set(["warning_needs_response", "warning_under_review", "warning_closed", "prevented", "won"]);
@@ -41,6 +44,14 @@ export interface NewSession {
 export type StatedPayment =
   | { ignored: string; level: "info" | "error" }
   | Pick<PaymentRow, "organizationId" | "currency" | "amount" | "credits" | "refunded" | "disputed">;
+
+type Card = NonNullable<TopUpRow["card"]>;
+
+/** State of the PaymentIntent of a top-up, and Stripe's code of why it is not paid. */
+export interface StatedTopUp {
+  state: "unconfirmed" | "processing" | "paid" | "unpaid" | "canceled";
+  reason: string | null;
+}
 
 /** The only client of Stripe. Every request has a time limit, and fails with payment_provider_unavailable. */
 export class StripeApi {
@@ -84,8 +95,91 @@ export class StripeApi {
     throw unusable("a session without a URL");
   }
 
-  /** Returns the PaymentIntent that a delivery is about; none if there is nothing to book. Throws invalid_value for a wrong signature. */
-  async paymentIdOf(body: Buffer, signature: string): Promise<{ id?: string; ignored?: string }> {
+  /** Creates a Checkout session that saves a card, with the consent to charge it later. */
+  async createSetup(organizationId: string, returnUrl: string) {
+    const metadata = { [ORGANIZATION]: organizationId };
+    const { id, url } = await this.#request((client) =>
+      client.checkout.sessions.create({
+        ...{ mode: "setup", payment_method_types: ["card"], customer_creation: "always", metadata },
+        ...{ client_reference_id: organizationId, setup_intent_data: { metadata } },
+        ...{ success_url: `${returnUrl}?card=saved`, cancel_url: `${returnUrl}?card=canceled` },
+      }),
+    );
+    if (typeof id === "string" && typeof url === "string") return { id, url };
+    throw unusable("a session without a URL");
+  }
+
+  /** Reads the card that a session has saved, or why there is none that this service can charge. */
+  async savedCard(sessionId: string): Promise<{ ignored: string } | (Card & { organizationId: string })> {
+    const { metadata, livemode, status, customer, setup_intent } = await this.#request((client) =>
+      client.checkout.sessions.retrieve(sessionId, { expand: ["setup_intent.payment_method"] }),
+    );
+    const organizationId = metadata?.[ORGANIZATION];
+    if (organizationId === undefined) return { ignored: "this service did not make its session" };
+    if (livemode !== this.#isLive) return { ignored: "its session is of the other mode, live or test" };
+    if (status !== "complete") return { ignored: `its session is ${status}` };
+    const method = (setup_intent as Stripe.SetupIntent)?.payment_method as Stripe.PaymentMethod | null;
+    const { id, card, created } = method ?? {};
+    if (typeof id !== "string" || !card || typeof created !== "number" || typeof customer !== "string")
+      throw unusable("a session without its card");
+    const { brand, last4 } = card;
+    return { organizationId, customerId: customer, id, brand, last4, savedAtMs: created * 1000 };
+  }
+
+  /** Creates the PaymentIntent of a top-up, which charges nothing before it is confirmed; or says why Stripe refused it. */
+  async createTopUp(
+    { organizationId, id, price, currency, credits }: TopUpCharge,
+    card: Card,
+  ): Promise<{ id: string } | { refused: string }> {
+    const sold = formatCredits(credits);
+    const metadata = { [ORGANIZATION]: organizationId, [CREDITS]: sold, [PRICE]: `${price} ${currency}`, [TOP_UP]: id };
+    const payer = { customer: card.customerId, payment_method: card.id, payment_method_types: ["card"] };
+    const wanted = { amount: Number(price), currency, description: `${sold} credits`, metadata };
+    const made = await this.#orRefusal((client) =>
+      client.paymentIntents.create({ ...wanted, ...payer }, { idempotencyKey: `${id} ${card.id}` }),
+    );
+    if ("refused" in made) return made;
+    if (PAYMENT_ID.test(made.id)) return { id: made.id };
+    throw unusable("a PaymentIntent without an id");
+  }
+
+  /** Charges a top-up. Repeating it charges nothing again, because a PaymentIntent is paid once. */
+  async confirm(paymentId: string, chargeId: string): Promise<StatedTopUp> {
+    const idempotencyKey = `${chargeId} confirm`;
+    const made = await this.#orRefusal((client) =>
+      client.paymentIntents.confirm(paymentId, { off_session: true }, { idempotencyKey }),
+    );
+    const stated = await this.topUp(paymentId);
+    return stated.state === "unconfirmed" && "refused" in made ? { state: "unpaid", reason: made.refused } : stated;
+  }
+
+  /** Cancels a top-up that is not paid, so that it never will be. Returns its state, which may be another one. */
+  async cancel(paymentId: string): Promise<StatedTopUp> {
+    await this.#orRefusal((client) => client.paymentIntents.cancel(paymentId));
+    return this.topUp(paymentId);
+  }
+
+  /** Reads the state of a top-up. */
+  async topUp(paymentId: string): Promise<StatedTopUp> {
+    const intent = await this.#intent(paymentId);
+    if (intent === undefined) return { state: "canceled", reason: "payment_missing" };
+    const states: Record<string, StatedTopUp["state"]> = {
+      ...{ requires_confirmation: "unconfirmed", requires_payment_method: "unpaid", requires_action: "unpaid" },
+      ...{ succeeded: "paid", canceled: "canceled" },
+    };
+    return { state: states[intent.status] ?? "processing", reason: intent.last_payment_error?.code ?? null };
+  }
+
+  /** Reads a PaymentIntent with its charge; undefined if Stripe has none of the id. */
+  async #intent(id: string): Promise<Stripe.PaymentIntent | undefined> {
+    const read = await this.#orRefusal((client) => client.paymentIntents.retrieve(id, { expand: ["latest_charge"] }));
+    if ("refused" in read) return undefined;
+    if (read.id === id) return read;
+    throw unusable("another PaymentIntent");
+  }
+
+  /** Returns what a delivery is about, a PaymentIntent or a session that saves a card. Throws invalid_value for a wrong signature. */
+  async subjectOf(body: Buffer, signature: string): Promise<{ id?: string; setupId?: string; ignored?: string }> {
     let event: Stripe.Event;
     try {
       event = this.#client.webhooks.constructEvent(body, signature, this.#settings.webhookSecret, TOLERANCE_SECONDS);
@@ -98,7 +192,9 @@ export class StripeApi {
     if (!OF_PAYMENT.test(type)) return {};
     if (livemode !== this.#isLive)
       return { ignored: `${type} is of the other mode, live or test, than the secret key` };
-    const { payment_intent: named } = data.object as { payment_intent?: string | { id: string } | null };
+    const subject = data.object as { id: string; mode?: string; payment_intent?: string | { id: string } | null };
+    if (subject.mode === "setup") return { setupId: subject.id };
+    const named = type.startsWith("payment_intent.") ? subject.id : subject.payment_intent;
     const id = typeof named === "string" ? named : (named?.id ?? "");
     return PAYMENT_ID.test(id) ? { id } : { ignored: `${type} names no PaymentIntent` };
   }
@@ -108,7 +204,7 @@ export class StripeApi {
     const { data } = await this.#request((client) =>
       client.checkout.sessions.list({ payment_intent: id, limit: 1, expand: ["data.payment_intent.latest_charge"] }),
     );
-    const [session] = data ?? [];
+    const [session = await this.#paidTopUp(id)] = data ?? [];
     const { [ORGANIZATION]: organizationId, [CREDITS]: sold = "", [PRICE]: price = "" } = session?.metadata ?? {};
     const [, wanted = "", currency = ""] = /^(\d{1,15}) ([a-z]{3})$/.exec(price) ?? [];
     const ignore = (ignored: string, level: "info" | "error" = "error") => ({ ignored, level });
@@ -129,11 +225,31 @@ export class StripeApi {
     return { organizationId, currency, amount, credits, refunded, disputed };
   }
 
+  /** Reads the PaymentIntent of a top-up in the form of a session; undefined if it is none. */
+  async #paidTopUp(id: string) {
+    const intent = await this.#intent(id);
+    if (intent?.metadata[TOP_UP] === undefined) return undefined;
+    const { metadata, livemode, currency, status, amount_received } = intent;
+    const paid = { payment_status: status === "succeeded" ? "paid" : status, amount_total: amount_received };
+    return { metadata, livemode, currency, payment_intent: intent, ...paid };
+  }
+
   /** Returns the money that disputes of a payment have withdrawn. */
   async #disputed(id: string, { currency, amount }: { currency: string; amount: bigint }): Promise<bigint> {
     const { data } = await this.#request((client) => client.disputes.list({ payment_intent: id, limit: DISPUTES_MAX }));
     const withdrawn = data.filter(({ status }) => !NOT_WITHDRAWN.has(status));
     return withdrawn.reduce((sum, one) => sum + (one.currency === currency ? amountOf(one.amount) : amount), 0n);
+  }
+
+  /** Returns the answer of Stripe, or its code for why it refuses the request: it would refuse it again. */
+  async #orRefusal<Answer extends object>(question: (client: Stripe) => Promise<Answer>) {
+    try {
+      return await this.#request(question);
+    } catch (error) {
+      const { statusCode = 0, code } = ((error as ApiError).cause ?? {}) as { statusCode?: number; code?: string };
+      if ([400, 402, 404].includes(statusCode)) return { refused: code ?? "invalid_request" };
+      throw error;
+    }
   }
 
   async #request<Answer>(question: (client: Stripe) => Promise<Answer>): Promise<Answer> {
@@ -151,9 +267,9 @@ export class StripeApi {
   }
 }
 
-/** Events after which a payment is read again. All of them have an object that names the PaymentIntent. */
+/** Events after which a payment is read again: their object is its PaymentIntent, or names it. */
 const OF_PAYMENT =
-  /^(checkout\.session\.(completed|async_payment_succeeded)$|charge\.refund|refund\.|charge\.dispute\.)/;
+  /^(checkout\.session\.(completed|async_payment_succeeded)$|payment_intent\.succeeded$|charge\.refund|refund\.|charge\.dispute\.)/;
 const PAYMENT_ID = /^pi_[0-9A-Za-z_]{1,100}$/;
 
 function amountOf(value: unknown): bigint {

@@ -304,3 +304,39 @@ export const RESPONSE_ITEM = declareTable("response_item", ["organizationId", "c
   /** JSON: the item, or the list of all items of the response and of its input. */
   content: requiredText("content"),
 });
+
+/** The automatic top-up that an organization has set, with the saved card at Stripe. */
+export const TOP_UP = declareTable("top_up", ["id"], {
+  /** Id of the organization. */
+  id: requiredText("organization_id"),
+  /** Paused: a charge failed, or was refunded or disputed. */
+  status: oneOf("status", ["on", "paused", "off"]),
+  /** Why it is paused: a code of Stripe, or of this service. */
+  reason: nullable(requiredText("reason")),
+  /** Begins when fewer credits are available. */
+  threshold: amount("threshold"),
+  /** Money in the currency's smallest unit: of each charge, and of all charges of a month at most. */
+  price: amount("price"),
+  monthlyMost: amount("monthly_most"),
+  currency: requiredText("currency"),
+  card: nullable(json<{ customerId: string; id: string; brand: string; last4: string; savedAtMs: number }>("card")),
+  /** When a person set it last: refunds of earlier charges do not pause it again. */
+  setAtMs: past(number("set_at")),
+  /** Time before which nothing is attempted. A node that attempts something moves it first. */
+  nextAtMs: number("next_at"),
+  /** Number of changes of this row and its charges; a change that was decided on an older revision is refused. */
+  revision: number("revision"),
+});
+
+/** An intent to charge a card for a top-up, written before Stripe is asked. An organization has at most one that is pending. */
+export const TOP_UP_CHARGE = declareTable("top_up_charge", ["organizationId", "id"], {
+  organizationId: requiredText("organization_id"),
+  id: requiredText("id"),
+  price: amount("price"),
+  currency: requiredText("currency"),
+  credits: amount("credits"),
+  /** Its PaymentIntent, stored before it is confirmed, so that no other one is. */
+  paymentId: nullable(requiredText("payment_id")),
+  state: oneOf("state", ["paid", "failed", "pending"]),
+  createdAtMs: past(number("created_at")),
+});

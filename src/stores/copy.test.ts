@@ -91,6 +91,8 @@ const ALLOWED: Record<string, SQLInputValue> = {
   "voucher_batch.count": 3n,
   "voucher_batch.amount": 5n,
   "voucher_batch.credit_days": 7n,
+  "top_up.status": "paused",
+  "top_up_charge.state": "failed",
 };
 /** Columns of a table that checks their sum. */
 const PAYMENT_CREDITS = new Set("credits granted revoked covered returned withheld debt debt_covered".split(" "));

@@ -17,6 +17,7 @@ import { refusalRows } from "./queries/refusals.ts";
 import { requestSumRows } from "./queries/request-sums.ts";
 import { requestRows } from "./queries/requests.ts";
 import { responseItemRows } from "./queries/response-items.ts";
+import { topUpRows } from "./queries/top-ups.ts";
 import { usageRows } from "./queries/usage.ts";
 import { voucherRows } from "./queries/vouchers.ts";
 
@@ -37,6 +38,7 @@ export function storeOver(driver: StoreDriver) {
     budgets: budgetRows(database),
     payments: paymentRows(database),
     vouchers: voucherRows(database),
+    topUps: topUpRows(database),
     admin: adminRows(database),
     identities: identityRows(database),
     directory: directoryRows(database),

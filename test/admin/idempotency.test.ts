@@ -56,6 +56,9 @@ const receiverPath = async () => {
   return `/receivers/${(body as { id: string }).id}`;
 };
 
+const TOP_UP = { threshold: 5, amount: 10, monthly_maximum: 20 };
+const topUpPath = async () => `/organizations/${await made()}/top-up`;
+
 /** Every POST that takes a key, with a request that succeeds; a field that an answer shows once; who asks, if not the operator. */
 const requests: Record<string, () => Promise<{ path: string; body?: object; secret?: string; as?: AdminClient }>> = {
   "/operators": async () => ({ path: "/operators", body: { name: newKey(), role: "auditor" }, secret: "secret" }),
@@ -94,6 +97,12 @@ const requests: Record<string, () => Promise<{ path: string; body?: object; secr
   "/voucher-batches/:id/revoke": async () => {
     const { body } = await send("/voucher-batches", VOUCHERS, newKey());
     return { path: `/voucher-batches/${(body as { id: string }).id}/revoke` };
+  },
+  "/organizations/:id/top-up": async () => ({ path: await topUpPath(), body: TOP_UP }),
+  "/organizations/:id/top-up/card": async () => {
+    const path = await topUpPath();
+    await send(path, TOP_UP, newKey());
+    return { path: `${path}/card`, body: { return_url: "https://ai.example.com/credits" } };
   },
   "/organizations/:id/credit-requests": async () => {
     const id = await made();

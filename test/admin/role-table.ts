@@ -45,6 +45,10 @@ listVoucherBatches     -      yes       yes      -      -          -        -
 createVoucherBatch     -      yes       -        -      -          -        -
 listVouchers           -      yes       yes      -      -          -        -
 revokeVoucherBatch     -      yes       -        -      -          -        -
+showTopUp              -      yes       yes      yes    -          yes      yes
+setTopUp               -      yes       -        yes    -          -        -
+endTopUp               -      yes       -        yes    -          -        -
+saveCard               -      yes       -        yes    -          -        -
 listAllowances         -      yes       yes      yes    -          yes      yes
 createAllowance        -      yes       -        -      -          -        -
 endAllowance           -      yes       -        -      -          -        -

@@ -91,6 +91,10 @@ const OF_ORGANIZATIONS: Opening[] = [
       }),
     },
     {
+      file: "pages/organizations/top-up.tsx",
+      open: pressing("Set up", (dialog) => refused(dialog, "Save")),
+    },
+    {
       file: "pages/organizations/payments.tsx",
       open: pressing("Buy credits", async (dialog) => {
         await dialog.getByLabel("Amount", { exact: true }).selectOption("other");

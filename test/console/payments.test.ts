@@ -33,8 +33,8 @@ describe.skipIf(!hasBrowser)("payments in the console", () => {
     await stripe?.close();
   });
 
-  const deliver = async (type: string, intent: string) => {
-    const body = stripe.event(type, intent);
+  const deliver = (type: string, intent: string) => send(stripe.event(type, intent));
+  const send = async (body: string) => {
     const headers = { "content-type": "application/json", "stripe-signature": signatureOf(body) };
     const answer = await fetch(`${service.url}/webhooks/stripe`, { method: "POST", headers, body });
     expect(answer.status).toBe(200);
@@ -93,6 +93,32 @@ describe.skipIf(!hasBrowser)("payments in the console", () => {
     await dialog.getByText("Enter an amount from EUR 5.00 to EUR 500.00.").waitFor(SHOWN);
   });
 
+  test("An operator sets an automatic top-up, saves its card at Stripe, and switches it off.", LONG, async () => {
+    const { id } = await makeOrganization(service, "1000");
+    await page.goto(`/organizations/${id}`);
+    await button("Set up").click();
+    const dialog = page.getByRole("dialog");
+    await dialog.getByLabel("Threshold in credits").fill("50");
+    await dialog.getByLabel("Amount", { exact: true }).selectOption("other");
+    await dialog.getByLabel("Other amount in EUR").fill("12");
+    await dialog.getByLabel("Monthly maximum in EUR").fill("11");
+    await button("Save").click();
+    await dialog.getByText("Must be at least the amount.").waitFor(SHOWN);
+    await dialog.getByLabel("Monthly maximum in EUR").fill("36");
+    await dialog.getByText("Buys 120.00 credits for EUR 12.00 when fewer than 50.00 are available.").waitFor(SHOWN);
+    await button("Save").click();
+    await page.getByRole("heading", { name: "Pay here" }).waitFor(SHOWN);
+    const body = stripe.save(page.url().split("/").at(-1) ?? "");
+    await page.goto(stripe.forms.at(-1)?.get("success_url") ?? "");
+    await page.getByText("The card appears here as soon as Stripe confirms it.").waitFor(SHOWN);
+    await send(body);
+    await page.getByText(/^visa ending in 4/).waitFor(SHOWN);
+    await page.getByText("EUR 0.00 of at most EUR 36.00").waitFor(SHOWN);
+    await button("Switch off").click();
+    await dialog.getByRole("button", { name: "Switch off" }).click();
+    await button("Set up").waitFor(SHOWN);
+  });
+
   test("Without a configuration there is no button.", LONG, async () => {
     const plain = await startService();
     try {
@@ -102,6 +128,7 @@ describe.skipIf(!hasBrowser)("payments in the console", () => {
       await other.goto(`/organizations/${id}`);
       await other.getByRole("heading", { name: "Grants" }).waitFor(SHOWN);
       expect(await other.getByRole("button", { name: "Buy credits" }).count()).toBe(0);
+      expect(await other.getByRole("heading", { name: "Automatic top-up" }).count()).toBe(0);
     } finally {
       await plain.end();
     }

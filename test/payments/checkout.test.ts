@@ -205,6 +205,59 @@ test("without a configuration, nothing can be bought and no event is taken", { t
   }
 });
 
+test("automatic top-up is set by commands, saves a card by Stripe's event, and charges it", {
+  timeout: 180_000,
+}, async () => {
+  const settings = stripeSettings(stripe.url);
+  const own = await startService({ config: { payments: { stripe: settings }, ledger: { sweepSeconds: 1 } } });
+  try {
+    const { id, token } = await makeOrganization(own, "0", { scopes: MEMBER_SCOPES });
+    const auto = (...words: string[]) => own.tollgate("credits", "auto", ...words, "--org", id);
+    expect(await auto("show")).toMatchObject({ status: "off", threshold: null, card: null, chargedThisMonth: 0 });
+    const set = await auto("set", "10", "--threshold", "50", "--monthly-maximum", "20");
+    expect(set).toMatchObject({ status: "on", threshold: 50, amount: 10, monthlyMaximum: 20, currency: "eur" });
+    const { id: session, url } = (await auto("card", "--return-url", RETURN_URL)) as Record<string, string>;
+    expect(url).toContain("checkout.stripe.test");
+    expect(Object.fromEntries(stripe.forms.at(-1) ?? [])).toMatchObject({
+      ...{ mode: "setup", customer_creation: "always", "payment_method_types[0]": "card" },
+      ...{ success_url: `${RETURN_URL}?card=saved`, cancel_url: `${RETURN_URL}?card=canceled` },
+    });
+    const body = stripe.save(session ?? "");
+    const headers = { "content-type": "application/json", "stripe-signature": signatureOf(body) };
+    expect((await fetch(`${own.url}/webhooks/stripe`, { method: "POST", headers, body })).status).toBe(200);
+    const charged = async () => (await auto("show")).chargedThisMonth;
+    await vi.waitFor(async () => expect(await charged()).toBe(10), { timeout: 60_000, interval: 200 });
+    const client = operator(own);
+    const listed = () => client.call<List<Payment>>("GET", `/organizations/${id}/payments`);
+    const paid = { status: "paid", amount: 10, granted: 100 };
+    await vi.waitFor(async () => expect((await listed()).body.data).toMatchObject([paid]), { timeout: 60_000 });
+    expect(await auto("off")).toMatchObject({ status: "off", card: { brand: "visa" } });
+    const audit = await client.call<List<{ action: string }>>("GET", `/audit?organization_id=${id}`);
+    const actions = audit.body.data.map(({ action }) => action).filter((action) => action.startsWith("top_up."));
+    expect(actions.toSorted()).toEqual(
+      ["card_setup", "charge", "charge_end", "end", "save_card", "set"].map((verb) => `top_up.${verb}`),
+    );
+    const member = await signIn(own, token);
+    expect(await member.call("GET", `/organizations/${id}/top-up`)).toMatchObject({ status: 200 });
+    expect(await member.call("DELETE", `/organizations/${id}/top-up`)).toMatchObject({ status: 403 });
+    expect(await own.tollgate("ledger", "verify")).toMatchObject({ ok: true });
+  } finally {
+    await own.end();
+  }
+});
+
+test("automatic top-up is refused with automatic taxes, without terms and for a closed organization", async () => {
+  const { id } = await organization();
+  const terms = { threshold: 50, amount: 10, monthly_maximum: 20 };
+  const set = await admin.call("POST", `/organizations/${id}/top-up`, terms);
+  expect(set).toMatchObject({ status: 400, body: { error: { message: expect.stringContaining("automaticTax") } } });
+  for (const wrong of [{ ...terms, threshold: 0 }, { ...terms, amount: "10" }, { amount: 10 }, { ...terms, other: 1 }])
+    expect(await admin.call("POST", `/organizations/${id}/top-up`, wrong)).toMatchObject({ status: 400 });
+  expect(await admin.call("GET", "/organizations/org_none/top-up")).toMatchObject({ status: 404 });
+  await admin.call("POST", `/organizations/${id}/close`, { rest: "lapsed" });
+  expect(await admin.call("POST", `/organizations/${id}/top-up`, terms)).toMatchObject({ status: 400 });
+});
+
 /** Leaves a data directory with a payment that was refunded while a hold had its credits, which the hold returned since. */
 async function leaveDebt(dataDir: string, organizationId: string): Promise<void> {
   const store = await openSqliteStore({ dataDir, role: "service" });

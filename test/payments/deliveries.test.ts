@@ -1,6 +1,3 @@
-import { mkdtemp, rm } from "node:fs/promises";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import fc from "fast-check";
 import { Stripe } from "stripe";
 import { v7 } from "uuid";
@@ -10,34 +7,15 @@ import type { HoldTransition, PaymentRow } from "../../src/credits/books.ts";
 import type { BookCredits } from "../../src/ledger/commit-queue.ts";
 import { collectDebts, Payments, type PaymentsOptions } from "../../src/payments/payments.ts";
 import { StripeApi } from "../../src/payments/stripe.ts";
-import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
-import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
-import type { Store } from "../../src/stores/store.ts";
 import { auditOf, grantOf, holdOf, randomId, releaseOf, settleOf } from "../stores/fixture.ts";
 import { sidesOf } from "../stores/payments.ts";
 import { countOf, seedOfRun, timeoutOf } from "../support/counts.ts";
-import { createTestDatabase, hasPostgres } from "../support/postgres.ts";
+import { type Opened, openPostgres, openSqlite } from "../support/opened-stores.ts";
+import { hasPostgres } from "../support/postgres.ts";
 import { StripeStandIn, signatureOf, stripeSettings } from "../support/stripe.ts";
 
 const [EUR_10, CREDITS] = [1_000, 100_000_000n];
 const RUNS = countOf("deliveries");
-
-interface Opened {
-  store: Store;
-  remove(): Promise<void>;
-}
-
-async function openSqlite(): Promise<Opened> {
-  const dataDir = await mkdtemp(join(tmpdir(), "tollgate-payments-"));
-  const store = await openSqliteStore({ dataDir, role: "service" });
-  return { store, remove: () => rm(dataDir, { recursive: true }) };
-}
-
-async function openPostgres(): Promise<Opened> {
-  const database = await createTestDatabase();
-  const store = await openPostgresStore({ url: database.url, role: "service" });
-  return { store, remove: () => database.drop() };
-}
 
 const KINDS = [
   { kind: "SQLite", open: openSqlite, runs: RUNS, skip: false },
@@ -56,8 +34,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     }, 60_000);
     afterAll(async () => {
       await stripe.close();
-      await opened.store.close();
-      await opened.remove();
+      await opened.close();
     });
     beforeEach(() => {
       stripe.mode = "ok";
@@ -70,7 +47,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     const log = { debug() {}, info: note("info"), warn: note("warn"), error: note("error") };
     const paymentsOf = (over: Partial<PaymentsOptions> = {}) => {
       const { accounts, payments: rows } = opened.store;
-      return new Payments({ api, rows, accounts, book, log, clock: Date.now, newId: () => v7(), ...over });
+      const parts = { api, rows, accounts, book, log, clock: Date.now, newId: () => v7() };
+      return new Payments({ ...parts, saveCard: async () => {}, ...over });
     };
     const organization = async () => {
       const id = randomId("org");
@@ -87,7 +65,7 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     const deliver = (payments: Payments, body: string, signature = signatureOf(body)) =>
       payments.receive(Buffer.from(body), signature);
     const answering = (payment: PaymentsOptions["api"]["payment"]): PaymentsOptions["api"] => {
-      return { paymentIdOf: (body, signature) => api.paymentIdOf(body, signature), payment };
+      return { subjectOf: (body, signature) => api.subjectOf(body, signature), payment };
     };
     const completed = (intent: string) => stripe.event("checkout.session.completed", intent);
     const payment = async (changes: Record<string, unknown> = {}) => {

@@ -51,6 +51,7 @@ const JSON_COLUMNS = [
   "pinned",
   "keys",
   "retry",
+  "card",
   "covers",
   "first_tokens",
   "durations",

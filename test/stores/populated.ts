@@ -15,6 +15,7 @@ import { replaceToken } from "../../src/operations/rotate-token.ts";
 import { addToken, endToken, updateToken } from "../../src/operations/tokens.ts";
 import { UsageDays } from "../../src/reports/usage-days.ts";
 import type { ReceiverRow } from "../../src/stores/queries/events.ts";
+import type { TopUpChange, TopUpCharge } from "../../src/stores/queries/top-ups.ts";
 import { keepLog } from "../support/log.ts";
 import { storeDigests } from "../support/month-digests.ts";
 import { book, close, startOf } from "./closings.ts";
@@ -68,6 +69,7 @@ export async function populate(subject: Subject): Promise<string> {
   await fillOthers(subject, organizationId, token.id);
   await pay(subject, organizationId, token.id);
   await redeem(subject, organizationId);
+  await topUp(subject, organizationId);
   return organizationId;
 }
 
@@ -153,6 +155,26 @@ async function pay(subject: Subject, organizationId: string, tokenId: string): P
   await change("closed");
   await subject.one(paymentOf(organizationId, "pi_late", { credits: CREDIT }));
   await change("paused");
+}
+
+/** A charge has failed, one has paid the first payment, and one is pending. */
+async function topUp({ store }: Subject, organizationId: string): Promise<void> {
+  const atMs = Date.now();
+  const time = { clock: () => atMs, newId: () => v7() };
+  const change = (row: TopUpChange["row"], charge?: TopUpCharge) => {
+    const audit = auditRow(COMMAND_ACTOR, { action: "top_up.set", organizationId, subjectId: organizationId }, time);
+    return store.topUps.change(organizationId, atMs, () => ({ row, audit, ...(charge && { charge }) }));
+  };
+  const card = { customerId: "cus_1", id: "pm_1", brand: "visa", last4: "4242", savedAtMs: atMs };
+  const terms = { threshold: CREDIT, price: 500n, monthlyMost: 5_000n, currency: "eur", setAtMs: atMs, card };
+  await change({ ...terms, status: "paused", reason: "card_declined" });
+  const made = { organizationId, price: 500n, currency: "eur", credits: 5n * CREDIT, createdAtMs: atMs };
+  const begun = { ...made, paymentId: null, state: "pending" as const };
+  await change({}, { ...begun, id: "failed" });
+  await change({}, { ...begun, id: "failed", state: "failed" });
+  await change({}, { ...begun, id: "paid" });
+  await change({}, { ...begun, id: "paid", paymentId: "pi_first", state: "paid" });
+  await change({}, { ...begun, id: "pending" });
 }
 
 /** Books requests in every state: open, charged, bounded, released, recovered, and settled late. */

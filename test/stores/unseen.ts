@@ -9,6 +9,11 @@ const CLOSED = "The requests that it adds up are closed and may be removed. Only
 
 /** Columns of which some change cannot be found, each with the reason. */
 export const UNSEEN: Record<string, Record<string, string>> = {
+  top_up: named("next_at revision", "They only order what is tried next. No credits depend on them."),
+  top_up_charge: named(
+    "payment_id",
+    "Only Stripe knows that of a charge which is not paid. That of a paid one is found.",
+  ),
   monthly_statement: named(
     "details is_final number_prefix",
     "Names, the letterhead and the end of an organization are those of the time when it was made. Its figures are found.",

@@ -48,6 +48,12 @@ export const COUNTS = {
     soak: 20_000,
     unit: "random orders of the payment provider's deliveries",
   },
+  topUps: {
+    file: "test/payments/top-up-orders.test.ts",
+    tests: 150,
+    soak: 5_000,
+    unit: "random orders of automatic top-ups and faults",
+  },
   bodies: { file: "test/hostile/input.test.ts", tests: 500, soak: 1_000_000, unit: "generated bodies" },
   tokens: { file: "test/hostile/tokens.test.ts", tests: 500, soak: 1_000_000, unit: "random tokens" },
   events: {

@@ -20,6 +20,7 @@ import type {
   ServiceFacts,
   Session,
   Token,
+  TopUp,
 } from "./types.ts";
 
 /** Refetch intervals. TanStack Query pauses them while the page is hidden. */
@@ -89,6 +90,14 @@ export const paymentTerms = (organizationId: string) =>
     queryKey: ["organizations", "payment-terms", organizationId],
     queryFn: ({ signal }) =>
       read<PaymentTerms>(`/admin/v1/organizations/${encodeURIComponent(organizationId)}/payment-terms`, signal),
+    refetchInterval: FIGURES_MS,
+  });
+
+export const topUp = (organizationId: string) =>
+  queryOptions({
+    queryKey: ["organizations", "top-up", organizationId],
+    queryFn: ({ signal }) =>
+      read<TopUp>(`/admin/v1/organizations/${encodeURIComponent(organizationId)}/top-up`, signal),
     refetchInterval: FIGURES_MS,
   });
 

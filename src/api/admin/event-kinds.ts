@@ -9,6 +9,8 @@ export const EVENT_KINDS = [
   "credits.shortfall",
   "credits.requested",
   "payment.withheld",
+  "top_up.paused",
+  "top_up.limit_reached",
   "budget.used",
   "credits.forecast",
   "usage.unusual",

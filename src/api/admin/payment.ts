@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { NumberOf, ObjectOf, TextOf } from "../schema.ts";
-import { Amount, Entity, Id, Nullable, Strict, Time } from "./common.ts";
+import { Amount, Entity, Id, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 
 const Currency = TextOf("Currency code, such as eur. Amounts of money are in this currency.");
 
@@ -14,19 +14,21 @@ export const PaymentTerms = Entity("payment_terms", {
         ObjectOf("Range of amounts to choose from.", { minimum: Type.Number(), maximum: Type.Number() }),
       ),
       credits_per_unit: NumberOf("Credits for one unit of the currency; packages may differ."),
+      automatic_top_up: Type.Boolean({ description: "False: Stripe computes taxes on its own pages only." }),
     }),
   ),
   debt: NumberOf("Credits of refunded or disputed payments that were spent; the next payment covers them first."),
 });
 export type PaymentTerms = Static<typeof PaymentTerms>;
 
-export const NewCheckout = Strict({
-  amount: Type.Number({ exclusiveMinimum: 0, maximum: 1e12, description: "Price of a package, or a custom amount." }),
-  return_url: Type.String({
+const Money = (description: string) => Type.Number({ exclusiveMinimum: 0, maximum: 1e12, description });
+const ReturnUrl = (name: string, done: string) =>
+  Type.String({
     ...{ pattern: "^https?://[\\w.:[\\]-]+(/[^?#\\s\\\\]*)?$", maxLength: 2_000 },
-    description: "Address to return to from Stripe, with `?payment=paid` or `?payment=canceled` added.",
-  }),
-});
+    description: `Address to return to from Stripe, with \`?${name}=${done}\` or \`?${name}=canceled\` added.`,
+  });
+const Price = Money("Price of a package, or a custom amount.");
+export const NewCheckout = Strict({ amount: Price, return_url: ReturnUrl("payment", "paid") });
 export const Checkout = Entity("checkout", {
   id: TextOf("Id of the Checkout session at Stripe."),
   organization_id: Id,
@@ -54,3 +56,32 @@ export const Payment = Entity("payment", {
   created_at: Time,
 });
 export type Payment = Static<typeof Payment>;
+
+export const NewTopUp = Strict({
+  threshold: Type.Number({ ...PositiveAmount, description: "Buys credits when fewer are available." }),
+  amount: Price,
+  monthly_maximum: Money("Maximum amount of all charges of a calendar month (UTC)."),
+});
+export const NewCard = Strict({ return_url: ReturnUrl("card", "saved") });
+export const CardSetup = Entity("card_setup", {
+  id: TextOf("Id of the Checkout session at Stripe."),
+  organization_id: Id,
+  url: TextOf("Address of Stripe's page, where the customer saves a card."),
+});
+
+export const TopUp = Entity("top_up", {
+  organization_id: Id,
+  status: Type.Enum(["off", "on", "paused"], {
+    description: "`paused`: a charge failed, was refunded or disputed. Nothing is charged without a card.",
+  }),
+  reason: Nullable(
+    TextOf("Why it is paused: a code of Stripe such as `card_declined`, or `refunded` or `offer_changed`."),
+  ),
+  threshold: Nullable(Amount),
+  currency: Nullable(Currency),
+  amount: Nullable(NumberOf("Price of each top-up.")),
+  monthly_maximum: Nullable(Type.Number()),
+  charged_this_month: NumberOf("Charges of this month (UTC) that have not failed."),
+  card: Nullable(ObjectOf("The saved card.", { brand: Type.String(), last4: Type.String() })),
+});
+export type TopUp = Static<typeof TopUp>;

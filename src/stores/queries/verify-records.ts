@@ -12,7 +12,7 @@ import type {
 import { counterIdOf } from "../../credits/budget-uses.ts";
 import { addAmount, type ChargeSums } from "../../credits/closing.ts";
 import { grantsOfPayment, voucherGrantId } from "../../credits/names.ts";
-import { PAYMENT, plainJson, VOUCHER } from "../admin-schema.ts";
+import { PAYMENT, plainJson, TOP_UP, TOP_UP_CHARGE, VOUCHER } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, ORGANIZATION, TOKEN } from "../schema.ts";
 import type { Table } from "../table.ts";
 import type { OrganizationRow } from "./accounts.ts";
@@ -39,6 +39,8 @@ export function checkRecords(rows: RecordedRows, report: ReportViolation): void 
   records.compare(ALLOWANCE, allowances);
   records.compare(PAYMENT, rows.payments);
   records.compare(VOUCHER, rows.vouchers);
+  records.compare(TOP_UP, rows.topUps);
+  records.compare(TOP_UP_CHARGE, rows.topUpCharges);
   records.compare(GRANT, grants, (grant) => allowanceOf(grant) !== undefined);
   records.compare(ADJUSTMENT, rows.adjustments, (row) => isOfService(row, allowances));
   checkRaises(budgets, budgetUses, records);
@@ -108,6 +110,8 @@ const UNRECORDED: Partial<Record<string, readonly string[]>> = {
   token: ["hash", "lastUsedAtMs"],
   allowance: ["nextAtMs"],
   credit_grant: ["remaining", "revoked", "state"],
+  top_up: ["nextAtMs", "revision"],
+  top_up_charge: ["paymentId"],
 };
 /** Services' clocks may differ by less than this. */
 const NEAR_MS = 60_000;
@@ -203,7 +207,12 @@ export class Records {
 
 /** Checks payments against their grants, and the debts of some against what others covered of them. */
 export function checkPayments(
-  { payments, grants, adjustments }: Pick<RowsOfTables, "payments" | "grants" | "adjustments">,
+  {
+    payments,
+    grants,
+    adjustments,
+    topUpCharges,
+  }: Pick<RowsOfTables, "payments" | "grants" | "adjustments" | "topUpCharges">,
   report: ReportViolation,
 ): void {
   const total = (amounts: readonly bigint[]) => amounts.reduce((sum, amount) => sum + amount, 0n);
@@ -232,6 +241,11 @@ export function checkPayments(
     covered.delete(id);
   }
   for (const id of [...made.keys(), ...covered.keys()]) report(19, `${id} is of a payment that does not exist.`);
+  for (const { id, state, paymentId, credits, currency } of topUpCharges) {
+    const paid = payments.filter((payment) => payment.id === paymentId);
+    if (state === "paid" && !paid.some((one) => one.credits === credits && one.currency === currency))
+      report(19, `The top-up ${id} is paid, but no payment has bought its credits.`);
+  }
 }
 
 interface RedeemedRows extends Pick<RowsOfTables, "grants"> {

@@ -1,4 +1,4 @@
-import { PAYMENT } from "../admin-schema.ts";
+import { PAYMENT, TOP_UP, TOP_UP_CHARGE } from "../admin-schema.ts";
 import { ADJUSTMENT, ALLOWANCE, BALANCE, BUDGET, BUDGET_USE, GRANT, HOLD, KEY, TOKEN } from "../schema.ts";
 import type { RowOf, Table, TableShape } from "../table.ts";
 
@@ -6,6 +6,7 @@ import type { RowOf, Table, TableShape } from "../table.ts";
 export const TABLES = {
   ...{ balances: BALANCE, budgets: BUDGET, budgetUses: BUDGET_USE, grants: GRANT, holds: HOLD, keys: KEY },
   ...{ adjustments: ADJUSTMENT, tokens: TOKEN, allowances: ALLOWANCE, payments: PAYMENT },
+  ...{ topUps: TOP_UP, topUpCharges: TOP_UP_CHARGE },
 };
 export type RowsOfTables = { [Name in keyof typeof TABLES]: RowOf<(typeof TABLES)[Name]>[] };
 

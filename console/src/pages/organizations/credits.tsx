@@ -16,6 +16,7 @@ import { Budgets } from "./budgets.tsx";
 import { Grants } from "./grants.tsx";
 import { Payments } from "./payments.tsx";
 import { Statement } from "./statement.tsx";
+import { AutomaticTopUp } from "./top-up.tsx";
 
 /** Credits page of an organization's people, who can ask for credits. */
 export default function OwnCredits() {
@@ -81,6 +82,7 @@ export function CreditsSection({ organization, mayChange }: CreditsSectionProps)
         />
       </Card>
       <Payments organization={organization} />
+      <AutomaticTopUp organization={organization} />
       <Allowances organization={organization} mayChange={mayChange} />
       {openDialog?.what === "grant" && <GrantForm organization={organization} onClose={close} />}
       {openDialog?.what === "credit" && <RefundForm organization={organization} onClose={close} />}

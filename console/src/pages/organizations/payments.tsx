@@ -19,7 +19,7 @@ import { useFilters } from "../filters.tsx";
 import { type Read, readCredits, shownError } from "../read-form.ts";
 import { Summary } from "./booking-forms.tsx";
 
-type Offer = NonNullable<PaymentTerms["offer"]>;
+export type Offer = NonNullable<PaymentTerms["offer"]>;
 
 const STATUSES = {
   paid: { label: "Paid", tone: "good" },
@@ -92,17 +92,14 @@ export function Payments({ organization }: { organization: Organization }) {
 const OTHER = "other";
 
 function BuyForm({ organization, offer, onClose }: { organization: Organization; offer: Offer; onClose: () => void }) {
-  const { currency, packages, custom_amount } = offer;
-  const [choice, setChoice] = useState(String(packages[0]?.amount ?? OTHER));
-  const [text, setText] = useState("");
   const [isSubmitted, setSubmitted] = useState(false);
+  const { amount, fields } = useAmount(offer, isSubmitted);
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/checkouts`;
   const checkout = useAction(
     (input: NewCheckout, key) => send<Checkout>("POST", path, input, key),
     ["organizations"],
     ({ url }) => location.assign(url),
   );
-  const amount = choice === OTHER ? readAmount(text, offer) : { value: Number(choice) };
   const submit = () => {
     setSubmitted(true);
     const return_url = `${location.origin}${location.pathname}`;
@@ -111,6 +108,21 @@ function BuyForm({ organization, offer, onClose }: { organization: Organization;
   const bought = "value" in amount ? creditsOf(amount.value, offer) : null;
   return (
     <DialogForm title="Buy credits" action="Continue to payment" attempt={checkout} onSubmit={submit} onClose={onClose}>
+      {fields}
+      <Summary text={bought === null ? null : `Buys ${formatAmount(bought)} credits. You pay on Stripe's page.`} />
+    </DialogForm>
+  );
+}
+
+/** Returns the chosen amount of an offer, and the fields to choose it. `initial`: the amount that is chosen at first. */
+export function useAmount(offer: Offer, isSubmitted: boolean, initial?: number) {
+  const { currency, packages, custom_amount } = offer;
+  const isOther = initial !== undefined && packages.every((one) => one.amount !== initial);
+  const [choice, setChoice] = useState(isOther ? OTHER : String(initial ?? packages[0]?.amount ?? OTHER));
+  const [text, setText] = useState(isOther ? String(initial) : "");
+  const amount = choice === OTHER ? readAmount(text, offer) : { value: Number(choice) };
+  const fields = (
+    <>
       <SelectField
         label="Amount"
         value={choice}
@@ -130,12 +142,13 @@ function BuyForm({ organization, offer, onClose }: { organization: Organization;
           onValue={setText}
         />
       )}
-      <Summary text={bought === null ? null : `Buys ${formatAmount(bought)} credits. You pay on Stripe's page.`} />
-    </DialogForm>
+    </>
   );
+  return { amount, fields };
 }
 
-function creditsOf(amount: number, { packages, credits_per_unit }: Offer): number {
+/** Returns the credits that an amount of money buys. */
+export function creditsOf(amount: number, { packages, credits_per_unit }: Offer): number {
   return packages.find((one) => one.amount === amount)?.credits ?? amount * credits_per_unit;
 }
 

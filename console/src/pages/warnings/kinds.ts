@@ -14,6 +14,8 @@ const KINDS: Record<EventKind, string> = {
   "credits.shortfall": "Charge not covered by credits",
   "credits.requested": "Credits requested",
   "payment.withheld": "Credits of a payment withheld",
+  "top_up.paused": "Automatic top-up paused",
+  "top_up.limit_reached": "Maximum of automatic top-up reached",
   "budget.used": "Budget used",
   "credits.forecast": "Credits end soon",
   "usage.unusual": "Unusual spending",

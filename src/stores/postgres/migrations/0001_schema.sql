@@ -398,6 +398,39 @@ CREATE UNIQUE INDEX voucher_hash ON voucher (hash);
 CREATE INDEX voucher_of_batch ON voucher (batch_id, id);
 CREATE INDEX voucher_redeemed ON voucher (organization_id) WHERE organization_id IS NOT NULL;
 
+-- Automatic top-ups of organizations. Money is in the currency's smallest unit.
+CREATE TABLE top_up (
+  organization_id text COLLATE "C" NOT NULL PRIMARY KEY,
+  status          text COLLATE "C" NOT NULL CHECK (status IN ('on', 'paused', 'off')),
+  reason          text COLLATE "C",
+  threshold       bigint NOT NULL CHECK (threshold >= 0),
+  price           bigint NOT NULL CHECK (price >= 0),
+  monthly_most    bigint NOT NULL CHECK (monthly_most >= 0),
+  currency        text COLLATE "C" NOT NULL,
+  card            text COLLATE "C",
+  set_at          bigint NOT NULL,
+  next_at         bigint NOT NULL,
+  revision        bigint NOT NULL
+);
+
+CREATE INDEX top_up_next_at ON top_up (next_at);
+
+CREATE TABLE top_up_charge (
+  organization_id text COLLATE "C" NOT NULL,
+  id              text COLLATE "C" NOT NULL,
+  price           bigint NOT NULL CHECK (price >= 0),
+  currency        text COLLATE "C" NOT NULL,
+  credits         bigint NOT NULL CHECK (credits >= 0),
+  payment_id      text COLLATE "C",
+  state           text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'paid', 'failed')),
+  created_at      bigint NOT NULL,
+  PRIMARY KEY (organization_id, id)
+);
+
+-- One charge of an organization at a time.
+CREATE UNIQUE INDEX top_up_charge_pending ON top_up_charge (organization_id) WHERE state = 'pending';
+CREATE INDEX top_up_charge_created_at ON top_up_charge (organization_id, created_at);
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id text COLLATE "C" NOT NULL,

@@ -401,6 +401,39 @@ CREATE UNIQUE INDEX voucher_hash ON voucher (hash);
 CREATE INDEX voucher_of_batch ON voucher (batch_id, id);
 CREATE INDEX voucher_redeemed ON voucher (organization_id) WHERE organization_id IS NOT NULL;
 
+-- Automatic top-ups of organizations. Money is in the currency's smallest unit.
+CREATE TABLE top_up (
+  organization_id TEXT NOT NULL PRIMARY KEY,
+  status          TEXT NOT NULL CHECK (status IN ('on', 'paused', 'off')),
+  reason          TEXT,
+  threshold       INTEGER NOT NULL CHECK (threshold >= 0),
+  price           INTEGER NOT NULL CHECK (price >= 0),
+  monthly_most    INTEGER NOT NULL CHECK (monthly_most >= 0),
+  currency        TEXT NOT NULL,
+  card            TEXT,
+  set_at          INTEGER NOT NULL,
+  next_at         INTEGER NOT NULL,
+  revision        INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE INDEX top_up_next_at ON top_up (next_at);
+
+CREATE TABLE top_up_charge (
+  organization_id TEXT NOT NULL,
+  id              TEXT NOT NULL,
+  price           INTEGER NOT NULL CHECK (price >= 0),
+  currency        TEXT NOT NULL,
+  credits         INTEGER NOT NULL CHECK (credits >= 0),
+  payment_id      TEXT,
+  state           TEXT NOT NULL CHECK (state IN ('pending', 'paid', 'failed')),
+  created_at      INTEGER NOT NULL,
+  PRIMARY KEY (organization_id, id)
+) STRICT, WITHOUT ROWID;
+
+-- One charge of an organization at a time.
+CREATE UNIQUE INDEX top_up_charge_pending ON top_up_charge (organization_id) WHERE state = 'pending';
+CREATE INDEX top_up_charge_created_at ON top_up_charge (organization_id, created_at);
+
 -- A grant every month, from the anchor on. The next one begins at `next_at`.
 CREATE TABLE allowance (
   organization_id TEXT NOT NULL,

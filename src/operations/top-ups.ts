@@ -1,0 +1,153 @@
+import type { TopUp } from "../api/admin/payment.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { minorUnits, moneyNumber } from "../credits/money.ts";
+import { ApiError } from "../errors.ts";
+import type { TopUpChange, TopUpRow, TopUpState } from "../stores/queries/top-ups.ts";
+import { argument, credits, facts, required, text } from "./command.ts";
+import { type Core, invalidValue, knownOrganization, rowRecord } from "./core.ts";
+import { requireCredits } from "./credits.ts";
+import { amountOf, sharedOperation } from "./operation.ts";
+import { checkoutsOf } from "./payments.ts";
+
+const ORGANIZATION = { id: required("--org <id>", "organization whose credits are topped up") };
+const ANSWER = { status: 200 as const, description: "The automatic top-up as it is now." };
+
+export const showTopUp = sharedOperation({
+  route: "GET /organizations/:id/top-up",
+  permission: "credits:read",
+  summary: "Show an organization's automatic top-up",
+  answer: { ...ANSWER, schema: (s) => s.TopUp },
+  handle: (core, { params: { id } }) => topUpOf(core, id),
+  commands: (make) => [make.command({ usage: "credits auto show", flags: ORGANIZATION, text: topUpText })],
+});
+
+export const setTopUp = sharedOperation({
+  route: "POST /organizations/:id/top-up",
+  permission: "credits:buy",
+  summary: "Set and switch on the automatic top-up: a saved card is charged when fewer credits are available",
+  body: (s) => s.NewTopUp,
+  answer: { ...ANSWER, schema: (s) => s.TopUp },
+  async handle(core, { params: { id }, body }) {
+    await requireCredits(core, id);
+    const { offers } = await topUpsOffered(core);
+    const { price, currency } = offers.find(Number(body.amount));
+    const monthlyMost = minorUnits(String(body.monthly_maximum), currency) ?? 0n;
+    if (monthlyMost < price) throw invalidValue("monthly_maximum", String(body.monthly_maximum), "the amount or more");
+    const terms = { threshold: amountOf("threshold", body.threshold), price, currency, monthlyMost };
+    const setAtMs = core.clock();
+    return change(core, id, "top_up.set", () => ({ status: "on", reason: null, ...terms, setAtMs, nextAtMs: 0 }));
+  },
+  commands: (make) => [
+    make.command({
+      usage: "credits auto set <amount>",
+      summary: "Buy credits for an amount of money whenever fewer than a threshold are available",
+      flags: {
+        amount: argument("<amount>", text),
+        ...ORGANIZATION,
+        threshold: {
+          ...required("--threshold <credits>", "buys credits when fewer are available"),
+          read: (given: unknown) => credits(String(given), "--threshold"),
+        },
+        monthly_maximum: required("--monthly-maximum <amount>", "maximum amount of all charges of a month (UTC)"),
+      },
+      call: ({ id, ...body }) => ({ params: { id }, body }),
+      text: topUpText,
+    }),
+  ],
+});
+
+export const endTopUp = sharedOperation({
+  route: "DELETE /organizations/:id/top-up",
+  permission: "credits:buy",
+  summary: "Switch off the automatic top-up",
+  answer: { ...ANSWER, schema: (s) => s.TopUp },
+  handle: (core, { params: { id } }) =>
+    change(core, id, "top_up.end", (row) =>
+      row === undefined || row.status === "off" ? undefined : { status: "off", reason: null },
+    ),
+  commands: (make) => [make.command({ usage: "credits auto off", flags: ORGANIZATION, text: topUpText })],
+});
+
+export const saveCard = sharedOperation({
+  route: "POST /organizations/:id/top-up/card",
+  permission: "credits:buy",
+  requestsAMinute: 10,
+  summary: "Begin to save the card of the automatic top-up: returns the address of Stripe's page",
+  body: (s) => s.NewCard,
+  answer: { status: 201, description: "The Checkout session.", schema: (s) => s.CardSetup },
+  async handle(core, { params: { id: organizationId }, body: { return_url: returnUrl } }) {
+    await requireCredits(core, organizationId);
+    const { api } = await topUpsOffered(core);
+    if ((await core.topUps.read(organizationId, core.clock())) === undefined)
+      throw new ApiError("invalid_value", "Set the automatic top-up before its card is saved.");
+    const { id, url } = await api.createSetup(organizationId, returnUrl);
+    await core.admin.insertAudit(rowRecord(core, "top_up.card_setup", { organizationId, id }));
+    return { object: "card_setup" as const, id, organization_id: organizationId, url };
+  },
+  commands: (make) => [
+    make.command({
+      usage: "credits auto card",
+      summary: "Begin to save a card: prints the address of Stripe's page, where the customer enters it",
+      flags: {
+        ...ORGANIZATION,
+        return_url: required("--return-url <url>", "address to which Stripe returns, such as https://ai.example.com"),
+      },
+      call: ({ id, ...body }) => ({ params: { id }, body }),
+      text: ({ url }) => facts({ url }),
+    }),
+  ],
+});
+
+async function topUpsOffered(core: Core) {
+  const checkouts = await checkoutsOf(core);
+  if (checkouts.offers.describe().automatic_top_up) return checkouts;
+  throw new ApiError(
+    "invalid_value",
+    "Automatic top-up is not offered with `payments.stripe.automaticTax`: Stripe computes taxes on its own pages only.",
+  );
+}
+
+/** Changes a top-up, with an audit record of its terms before and after; undefined: nothing changes. */
+async function change(
+  core: Core,
+  id: string,
+  action: string,
+  decide: (row: TopUpRow | undefined) => TopUpChange["row"] | undefined,
+): Promise<TopUp> {
+  await core.topUps.change(id, core.clock(), (state) => {
+    const row = decide(state?.row);
+    if (row === undefined) return undefined;
+    const [before, after] = [termsOf(state?.row), termsOf({ ...state?.row, ...row } as TopUpRow)];
+    return { row, audit: rowRecord(core, action, { organizationId: id, id }, { before, after }) };
+  });
+  return topUpOf(core, id);
+}
+
+async function topUpOf(core: Core, id: string): Promise<TopUp> {
+  await knownOrganization(core, id);
+  const state: TopUpState | undefined = await core.topUps.read(id, core.clock());
+  const { card = null, currency = null, reason = null } = state?.row ?? {};
+  return {
+    ...{ object: "top_up", organization_id: id, ...termsOf(state?.row), reason, currency },
+    charged_this_month: state === undefined ? 0 : moneyNumber(state.used, state.row.currency),
+    card: card && { brand: card.brand, last4: card.last4 },
+  };
+}
+
+function termsOf(row: TopUpRow | undefined) {
+  if (row === undefined) return { status: "off" as const, threshold: null, amount: null, monthly_maximum: null };
+  const { status, threshold, price, monthlyMost, currency } = row;
+  const money = (minor: bigint) => moneyNumber(minor, currency);
+  return { status, threshold: creditsFromMicro(threshold), amount: money(price), monthly_maximum: money(monthlyMost) };
+}
+
+function topUpText({ status, reason, threshold, amount, monthly_maximum, charged_this_month, card, currency }: TopUp) {
+  if (threshold === null) return facts({ status });
+  return facts({
+    status: reason === null ? status : `${status}: ${reason}`,
+    threshold: `${threshold} credits`,
+    amount: `${amount} ${currency}`,
+    charged: `${charged_this_month} of ${monthly_maximum} ${currency} this month`,
+    card: card === null ? "none: save one with credits auto card" : `${card.brand} ${card.last4}`,
+  });
+}

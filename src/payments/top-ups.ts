@@ -1,0 +1,173 @@
+import { type AuditTime, auditRow, SERVICE_ACTOR } from "../admin/audit.ts";
+import { isoMonth, monthStart } from "../api/time.ts";
+import { creditsFromMicro } from "../credits/amount.ts";
+import { moneyNumber } from "../credits/money.ts";
+import { eventOf } from "../credits/warnings.ts";
+import { sharedRun } from "../internals/shared-run.ts";
+import type { TopUpChange, TopUpCharge, TopUpRow, TopUpState } from "../stores/queries/top-ups.ts";
+import type { Store } from "../stores/store.ts";
+import type { Log } from "../telemetry/logger.ts";
+import type { Offers, Payments } from "./payments.ts";
+import type { StripeApi } from "./stripe.ts";
+
+const AT_ONCE = 50;
+/** Pauses between the attempts of a charge: each as long as it is old, between these. */
+const RETRY_MS = [30_000, 3_600_000] as const;
+
+export interface TopUpsOptions extends AuditTime {
+  api: Pick<StripeApi, "savedCard" | "createTopUp" | "topUp" | "confirm" | "cancel">;
+  offers: Pick<Offers, "priced">;
+  rows: Store["topUps"];
+  payments: Pick<Payments, "book">;
+  everyMs: number;
+  log: Log;
+}
+
+/**
+ * Charges saved cards when credits fall below a threshold. Nothing is charged twice: the intent is stored before Stripe is asked, and
+ * the PaymentIntent before it is confirmed, which it can be once only. Every node does the same.
+ */
+export class TopUps {
+  readonly #options: TopUpsOptions;
+  #timer: NodeJS.Timeout | undefined;
+  /** Continues the charges that are pending, and begins those that are due. Never rejects. */
+  readonly sweep = sharedRun(() => this.#sweep());
+
+  constructor(options: TopUpsOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    this.#timer = setInterval(() => void this.sweep(), this.#options.everyMs).unref();
+  }
+
+  async stop(): Promise<void> {
+    clearInterval(this.#timer);
+    await this.sweep.ended();
+  }
+
+  /** Stores the card that a Checkout session has saved, and resumes the top-up. An older card replaces no newer one. */
+  async saveCard(sessionId: string): Promise<void> {
+    const { api, rows, log } = this.#options;
+    const saved = await api.savedCard(sessionId);
+    if ("ignored" in saved) return log.warn({ sessionId, reason: saved.ignored }, "a card is not saved");
+    const { organizationId, ...card } = saved;
+    const nowMs = this.#options.clock();
+    await rows.change(organizationId, nowMs, (state) => {
+      if (state === undefined || (state.row.card?.savedAtMs ?? 0) >= card.savedAtMs) return undefined;
+      const resumed = state.row.status === "paused" && { status: "on" as const, reason: null, setAtMs: nowMs };
+      const after = { brand: card.brand, last4: card.last4 };
+      return { row: { card, nextAtMs: nowMs, ...resumed }, audit: this.#record("top_up.save_card", state.row, after) };
+    });
+  }
+
+  async #sweep(): Promise<void> {
+    const { rows, clock, log } = this.#options;
+    const note = (organizationId?: string) => (err: unknown) =>
+      log.warn({ err, organizationId }, "an automatic top-up is not finished: it is tried again");
+    const due = await rows.due(clock(), AT_ONCE).catch(note());
+    await Promise.all((due ?? []).map((id) => this.#topUp(id).catch(note(id))));
+  }
+
+  async #topUp(organizationId: string): Promise<void> {
+    const { rows, clock } = this.#options;
+    const nowMs = clock();
+    const change = await rows.change(organizationId, nowMs, (state) => state && this.#next(state, nowMs));
+    if (change?.charge !== undefined) await this.#advance(change.charge);
+  }
+
+  /** Decides what happens next: claims the pending charge, begins one, or says why there is none. */
+  #next(state: TopUpState, nowMs: number): TopUpChange | undefined {
+    const { row, pending, used, isReturned } = state;
+    if (row.nextAtMs > nowMs) return undefined;
+    const [least, most] = RETRY_MS;
+    if (pending !== undefined) {
+      const pauseMs = Math.min(most, Math.max(least, nowMs - pending.createdAtMs));
+      return { row: { nextAtMs: nowMs + pauseMs }, charge: pending };
+    }
+    if (!isWanted(state)) return undefined;
+    if (isReturned) return this.#pause(row, "refunded", nowMs);
+    const { id: organizationId, price, currency, monthlyMost } = row;
+    const credits = this.#options.offers.priced(price, currency);
+    if (credits === undefined) return this.#pause(row, "offer_changed", nowMs);
+    if (used + price > monthlyMost) {
+      const data = { month: isoMonth(nowMs), amount: moneyNumber(used, currency), ...moneyOf(row) };
+      const event = eventOf("top_up.limit_reached", { organizationId, nowMs, period: [data.month, row.setAtMs] }, data);
+      return { row: { nextAtMs: monthStart(nowMs, 1) }, event };
+    }
+    const made = { organizationId, id: this.#options.newId(), price, currency, credits, createdAtMs: nowMs };
+    const after = { amount: moneyNumber(price, currency), currency, credits: creditsFromMicro(credits) };
+    const audit = this.#record("top_up.charge", row, after);
+    return { row: { nextAtMs: nowMs + least }, charge: { ...made, paymentId: null, state: "pending" }, audit };
+  }
+
+  async #advance(charge: TopUpCharge): Promise<void> {
+    const { api, rows, payments, clock } = this.#options;
+    const { organizationId, id } = charge;
+    const wanted = async () => {
+      const state = await rows.read(organizationId, clock());
+      return state && isWanted(state) ? state.row : undefined;
+    };
+    let { paymentId } = charge;
+    if (paymentId === null) {
+      const card = (await wanted())?.card;
+      if (!card) return this.#end(charge, "failed", null);
+      const made = await api.createTopUp(charge, card);
+      if ("refused" in made) return this.#end(charge, "failed", made.refused);
+      paymentId = made.id;
+      const stored = await rows.change(organizationId, clock(), (state) => {
+        const isNext = state?.pending?.id === id && state.pending.paymentId === null;
+        return isNext ? { row: {}, charge: { ...charge, paymentId } } : undefined;
+      });
+      // Another node has stored one, and continues with it.
+      if (stored === undefined) return;
+    }
+    let stated = await api.topUp(paymentId);
+    if (stated.state === "unconfirmed" && (await wanted())) stated = await api.confirm(paymentId, id);
+    const { reason } = stated;
+    // Nobody can confirm it any more.
+    if (stated.state === "unconfirmed" || stated.state === "unpaid") stated = await api.cancel(paymentId);
+    if (stated.state === "canceled") return this.#end(charge, "failed", stated.reason ?? reason);
+    if (stated.state === "paid" && (await payments.book(paymentId))) await this.#end({ ...charge, paymentId }, "paid");
+  }
+
+  /** Ends a charge; one that failed for a reason pauses the top-up. */
+  async #end(charge: TopUpCharge, state: "paid" | "failed", reason: string | null = null): Promise<void> {
+    const { rows, clock, log } = this.#options;
+    const { organizationId, id } = charge;
+    const nowMs = clock();
+    await rows.change(organizationId, nowMs, (found) => {
+      if (found?.pending?.id !== id) return undefined;
+      const isPaused = reason !== null && found.row.status === "on";
+      const paused = isPaused ? this.#pause(found.row, reason, nowMs) : { row: {} };
+      const audit = this.#record("top_up.charge_end", found.row, { charge_id: id, state, reason });
+      return { ...paused, row: { ...paused.row, nextAtMs: nowMs }, charge: { ...found.pending, state }, audit };
+    });
+    log.info(
+      { organizationId, chargeId: id, paymentId: charge.paymentId, state, reason },
+      "an automatic top-up has ended",
+    );
+  }
+
+  #pause(row: TopUpRow, reason: string, nowMs: number): TopUpChange {
+    const data = { reason, ...moneyOf(row) };
+    const event = eventOf("top_up.paused", { organizationId: row.id, nowMs, period: [row.revision] }, data);
+    return { row: { status: "paused", reason }, event, audit: this.#record("top_up.pause", row, { reason }) };
+  }
+
+  #record(action: string, { id }: TopUpRow, after: Record<string, unknown>) {
+    return auditRow(SERVICE_ACTOR, { action, organizationId: id, subjectId: id, after }, this.#options);
+  }
+}
+
+/** Returns whether a charge may begin or be confirmed. */
+function isWanted({ row, available, isActive }: TopUpState): boolean {
+  return row.status === "on" && row.card !== null && isActive && available < row.threshold;
+}
+
+function moneyOf({ threshold, price, monthlyMost, currency }: TopUpRow) {
+  return {
+    ...{ threshold: creditsFromMicro(threshold), price: moneyNumber(price, currency), currency },
+    monthly_maximum: moneyNumber(monthlyMost, currency),
+  };
+}

@@ -1,0 +1,118 @@
+import { monthStart } from "../../api/time.ts";
+import type { MicroCredits } from "../../credits/amount.ts";
+import type { AuditRow } from "../../credits/audit.ts";
+import type { EventRow } from "../../credits/warnings.ts";
+import { EVENT, TOP_UP, TOP_UP_CHARGE } from "../admin-schema.ts";
+import type { Database } from "../database.ts";
+import { type Sql, sql } from "../sql.ts";
+import type { RowOf } from "../table.ts";
+import { recordOf } from "./admin.ts";
+
+export type TopUpRow = RowOf<typeof TOP_UP>;
+export type TopUpCharge = RowOf<typeof TOP_UP_CHARGE>;
+
+/** The automatic top-up of an organization, with all that decides what happens next. */
+export interface TopUpState {
+  row: TopUpRow;
+  pending: TopUpCharge | undefined;
+  available: MicroCredits;
+  /** True if the organization is neither paused nor closed. */
+  isActive: boolean;
+  /** Money of the charges of the month that have not failed. */
+  used: bigint;
+  /** True if a charge since it was set was refunded or disputed. */
+  isReturned: boolean;
+}
+
+/** A change of a top-up, with its audit record; a change without one only postpones the next attempt. */
+export interface TopUpChange {
+  row: Partial<Omit<TopUpRow, "id" | "revision">>;
+  /** The pending charge in its new state, or a new one. */
+  charge?: TopUpCharge;
+  event?: EventRow;
+  audit?: AuditRow;
+}
+
+/** Automatic top-ups of organizations, and their charges. */
+export function topUpRows({ find, findRow, writeIf }: Database) {
+  const read = async (id: string, nowMs: number): Promise<TopUpState | undefined> => {
+    const charges = sql`from top_up_charge as charge`;
+    const [found] = await find(sql`
+      select top_up.*, available, organization.status as organization_status,
+        (select cast(coalesce(sum(charge.price), 0) as bigint) ${charges} where charge.organization_id = ${id}
+          and charge.created_at >= ${monthStart(nowMs)} and charge.state <> 'failed') as used,
+        (select count(*) ${charges} join payment on payment.id = charge.payment_id where charge.organization_id = ${id}
+          and charge.created_at >= top_up.set_at and payment.refunded + payment.disputed > 0) as returned
+      from top_up join balance on balance.organization_id = top_up.organization_id
+        join organization on organization.id = top_up.organization_id
+      where top_up.organization_id = ${id}`);
+    if (found === undefined) return undefined;
+    // Read after the row: a charge that begins or ends meanwhile changes its revision.
+    const pending = await findRow(TOP_UP_CHARGE)`
+      select * from top_up_charge where organization_id = ${id} and state = 'pending'`;
+    const { available, used } = found as { available: bigint; used: bigint };
+    const isActive = found.organization_status === "active";
+    return {
+      row: TOP_UP.fromRecord(found),
+      pending,
+      available,
+      isActive,
+      used,
+      isReturned: Number(found.returned) > 0,
+    };
+  };
+  return {
+    read,
+    /** Finds organizations with a charge that is pending, or with fewer credits than the threshold of their top-up. */
+    async due(nowMs: number, limit: number): Promise<string[]> {
+      const rows = await find(sql`
+        select top_up.organization_id from top_up
+          join balance on balance.organization_id = top_up.organization_id
+          join organization on organization.id = top_up.organization_id
+        where next_at <= ${nowMs} and (
+          top_up.status = 'on' and card is not null and available < threshold and organization.status = 'active'
+          or exists (select 1 from top_up_charge as charge
+            where charge.organization_id = top_up.organization_id and charge.state = 'pending'))
+        order by next_at limit ${limit}`);
+      return rows.map((row) => row.organization_id as string);
+    },
+    /**
+     * Writes the change that `decide` makes of the state, in one transaction, unless the state has changed meanwhile: then it is
+     * decided again. Returns the change; undefined if there is none.
+     */
+    async change(
+      id: string,
+      nowMs: number,
+      decide: (state: TopUpState | undefined) => TopUpChange | undefined,
+    ): Promise<TopUpChange | undefined> {
+      for (;;) {
+        const state = await read(id, nowMs);
+        const change = decide(state);
+        if (change === undefined) return undefined;
+        const { charge, event, audit } = change;
+        const row = state === undefined ? { ...(UNSET as TopUpRow), ...change.row } : change.row;
+        const isNew = charge?.id !== state?.pending?.id;
+        const rest: Sql[] = event === undefined ? [] : [sql`${EVENT.insert(event)} on conflict do nothing`];
+        if (charge !== undefined) rest.push(isNew ? TOP_UP_CHARGE.insert(charge) : stateOf(charge));
+        const written = charge === undefined ? [] : [isNew ? charge : { id: charge.id, state: charge.state }];
+        rest.push(...recordOf(audit, { top_up: [{ id, ...row }], top_up_charge: written }));
+        if (await writeIf([rowOf(id, row, state?.row.revision)], rest)) return change;
+      }
+    },
+  };
+}
+
+const UNSET = { card: null, reason: null, nextAtMs: 0 };
+
+/** Returns the write of a row; undefined: there is none yet. */
+function rowOf(id: string, row: TopUpChange["row"], revision: number | undefined): Sql {
+  if (revision === undefined)
+    return sql`${TOP_UP.insert({ ...(row as TopUpRow), id, revision: 1 })} on conflict do nothing`;
+  const change = TOP_UP.set({ ...row, revision: revision + 1 });
+  return sql`update top_up set ${change} where organization_id = ${id} and revision = ${revision}`;
+}
+
+function stateOf({ organizationId, id, state, paymentId }: TopUpCharge): Sql {
+  const change = TOP_UP_CHARGE.set({ state, paymentId });
+  return sql`update top_up_charge set ${change} where organization_id = ${organizationId} and id = ${id}`;
+}
