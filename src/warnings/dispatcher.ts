@@ -12,6 +12,8 @@ import type { Store } from "../stores/store.ts";
 const EVERY_MS = 1_000;
 const ROUTED_AT_ONCE = 100;
 const RECEIVERS_AT_ONCE = 32;
+/** Those of one organization, so that slow ones leave room for the receivers of others. */
+const OF_ORGANIZATION_AT_ONCE = 8;
 /** Maximum number of contacts that are mailed statements concurrently; low, so that warnings do not wait for them. */
 const CONTACTS_AT_ONCE = 8;
 /** Longer than any attempt: a node that dies with a delivery leaves it to others after this time. */
@@ -69,8 +71,8 @@ export interface DispatcherOptions {
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #stopping = new AbortController();
-  /** Receivers that this node sends to, with the end of it. */
-  readonly #sending = new Map<string, Promise<void>>();
+  /** Receivers that this node sends to, by their ids, with the end of it. */
+  readonly #sending = new Map<string, { organizationId: string | null; ended: Promise<void> }>();
   #timer: NodeJS.Timeout | undefined;
   /** Writes the deliveries of new events and begins those that are due. Never rejects. */
   readonly poll = sharedRun(() => this.#guard(() => this.#poll()));
@@ -88,13 +90,13 @@ export class Dispatcher {
     clearInterval(this.#timer);
     this.#stopping.abort();
     await this.poll.ended();
-    await Promise.all(this.#sending.values());
+    await this.idle();
     await this.#options.close();
   }
 
   /** Resolves when no attempt of this node is running. */
   async idle(): Promise<void> {
-    await Promise.all(this.#sending.values());
+    await Promise.all(this.#sending.values().map(({ ended }) => ended));
   }
 
   async #guard(work: () => Promise<void>): Promise<void> {
@@ -112,10 +114,16 @@ export class Dispatcher {
     while ((await this.#route()) === ROUTED_AT_ONCE);
     const contacts = await rows.dueContacts(clock(), CONTACTS_AT_ONCE);
     for (const receiver of [...(await rows.dueReceivers(clock())), ...contacts]) {
-      if (this.#sending.has(receiver.id) || this.#sending.size >= RECEIVERS_AT_ONCE) continue;
-      const sending = this.#guard(() => this.#deliver(receiver)).finally(() => this.#sending.delete(receiver.id));
-      this.#sending.set(receiver.id, sending);
+      const { id, organizationId } = receiver;
+      if (this.#sending.has(id) || !this.#hasRoom(organizationId)) continue;
+      const ended = this.#guard(() => this.#deliver(receiver)).finally(() => this.#sending.delete(id));
+      this.#sending.set(id, { organizationId, ended });
     }
+  }
+
+  #hasRoom(organizationId: string | null): boolean {
+    const own = this.#sending.values().filter((one) => one.organizationId === organizationId);
+    return this.#sending.size < RECEIVERS_AT_ONCE && own.toArray().length < OF_ORGANIZATION_AT_ONCE;
   }
 
   /** Writes the deliveries of the oldest events that have none; returns their number. */

@@ -301,6 +301,26 @@ describe("a receiver that fails", () => {
     expect(results).toContainEqual(["rcv_slow", "no answer within 0.3 s"]);
   });
 
+  test("is one of many slow ones of an organization, which leave room for the receivers of others", async () => {
+    const slow = [ORGANIZATION, "org_b"].flatMap((organizationId) =>
+      Array.from({ length: 20 }, (_, index) => ({ id: `rcv_${organizationId}_${index}`, organizationId })),
+    );
+    // Another origin has connections of its own.
+    const other = target.replace("127.0.0.1", "localhost");
+    for (const one of slow) await addReceiver({ ...one, ...(one.organizationId === "org_b" && { target: other }) });
+    await addReceiver({ id: "rcv_quick", organizationId: "org_c", target: other });
+    for (const organizationId of [ORGANIZATION, "org_b", "org_c"]) await emit(1, "credits.low", organizationId);
+    answer = () => {};
+    await dispatcherOf().poll();
+    await expect.poll(() => received.length, { timeout: 60_000 }).toBeGreaterThanOrEqual(17);
+    const counts = Map.groupBy(received, ({ body }) => JSON.parse(body).data.organization_id);
+    expect([...counts].map(([id, { length }]) => [id, length]).toSorted()).toEqual([
+      [ORGANIZATION, 8],
+      ["org_b", 8],
+      ["org_c", 1],
+    ]);
+  });
+
   test("redirects, which is not followed, or answers without end, which is cut", async () => {
     await addReceiver();
     const node = dispatcherOf();

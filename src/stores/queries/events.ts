@@ -175,12 +175,13 @@ function deliveries({ read, readRows, write, writeIf }: Database) {
     return rows.map((row) => ({ delivery: DELIVERY.fromRecord(row), event: EVENT.fromRecord(row) }));
   };
   return {
-    /** Returns the receivers for which deliveries are due, those that fail last: they take long. */
+    /** Returns the receivers for which deliveries are due, the longest waiting first, and those that fail last: they take long. */
     dueReceivers: (nowMs: number): Promise<ReceiverRow[]> =>
       readRows(RECEIVER)`
           select * from receiver where disabled_at is null and exists (
             select 1 from delivery where receiver_id = receiver.id and state = 'waiting' and next_at <= ${nowMs})
-          order by case when failing_since is null then 0 else 1 end, id`,
+          order by case when failing_since is null then 0 else 1 end,
+            (select min(next_at) from delivery where receiver_id = receiver.id and state = 'waiting')`,
     dueDeliveries: (receiverId: string, nowMs: number, limit: number) =>
       withEvent(sql`
         receiver_id = ${receiverId} and state = 'waiting' and next_at <= ${nowMs} order by next_at limit ${limit}`),
