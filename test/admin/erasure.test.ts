@@ -29,7 +29,7 @@ const MARKED = [
   ...["idempotency_key.answer", "idempotency_key.key", "identity.name", "identity.subject"],
   ...["monthly_statement.details", "organization.contacts", "organization.external_id", "organization.name"],
   ...["organization.note", "receiver.name", "receiver.target", "refusal.message", "refusal.model"],
-  ...["response_item.content", "token.name", "token.pinned"],
+  ...["response_item.content", "token.name", "token.pinned", "top_up.card"],
 ];
 const MARKED_REQUEST = ["request.budgets", "request.idempotency_key", "request.metadata"];
 /** Texts of an organization that remain, by table: ids, amounts, kinds, and names of the service's own. */
@@ -46,6 +46,7 @@ const REMAINING: Record<string, string> = {
   refusal_day: "organization_id code",
   statement_balance: "organization_id",
   token: "organization_id id name prefix scopes successor_id caller_id kind",
+  top_up: "organization_id status currency",
   usage_day: "organization_id dimension name",
   voucher: "organization_id id batch_id prefix",
 };
@@ -183,6 +184,10 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     await post(`${path()}/credits`, { amount: 0.000001, reference: `${MARKER} 3`, note: MARKER });
     await post(`/tokens/${id}/rotate`, {});
     const person = `{"issuer":"${issuer.url}","subject":"${MARKER}","organizationId":"${organizationId}"}`;
+    const card = `{"customerId":"${MARKER}","id":"pm_1","brand":"visa","last4":"4242","savedAtMs":1}`;
+    await tables.read(
+      `insert into top_up values ('${organizationId}', 'off', null, 1, 1, 1, 'usd', '${card}', 1, 1, 1)`,
+    );
     const hash = store === "SQLite" ? "x'01'" : "'\\x01'";
     await tables.read(
       `insert into admin_session (hash, person, created_at, seen_at, expires_at) values (${hash}, '${person}', 1, 1, ${Date.now() + DAY_MS})`,
