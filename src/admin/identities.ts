@@ -55,7 +55,15 @@ export class Identities {
   /** Returns the principal of a JWT on `/v1`. Rejects with ApiError. */
   async principalOf(jwt: string): Promise<Principal> {
     const { who, scopes } = await this.#verify(jwt);
-    const principal = await this.#options.authenticate(await this.#book(who));
+    const { role, organizationId } = who;
+    if (organizationId === null || role === "billing") {
+      throw new ApiError(
+        "insufficient_role",
+        `The role \`${role}\` sends no requests to the models of an organization.`,
+      );
+    }
+    const { hashHex } = await this.tokenOf({ ...who, organizationId });
+    const principal = await this.#options.authenticate(hashHex);
     const allowed = [...principal.scopes].filter((scope) => scopes.has(scope));
     return { ...principal, scopes: new Set(allowed), pins: { ...principal.pins, ...who.pins } };
   }
@@ -104,27 +112,21 @@ export class Identities {
     return cached;
   }
 
-  /** Writes the token row of an identity in its organization at its first use. Returns the row's hash in hexadecimal digits. */
-  async #book({ role, organizationId, identity, name }: Identified): Promise<string> {
+  /** Returns the token that stands for an identity in an organization, and writes its row at its first use. */
+  async tokenOf({ identity, organizationId, name }: Pick<Identified, "identity" | "name"> & { organizationId: string }) {
     const { rows, clock } = this.#options;
-    if (organizationId === null || role === "billing") {
-      throw new ApiError(
-        "insufficient_role",
-        `The role \`${role}\` sends no requests to the models of an organization.`,
-      );
-    }
     // Never the hash of a token with a secret: those begin with their mark.
     const hash = hashOf(JSON.stringify([identity.issuer, identity.subject, organizationId]));
-    const key = hash.toString("hex");
-    if (this.#booked.has(key)) return key;
     const id = identityTokenId(identity, organizationId);
+    const token = { id, hashHex: hash.toString("hex") };
+    if (this.#booked.has(token.hashHex)) return token;
     const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, expiresAtMs: null };
     const origin = { kind: "identity", createdAtMs: clock(), createdBy: identity.id } as const;
     const row = tokenRowOf({ organizationId, id, name, hash, prefix: PREFIX, ...terms, ...origin });
     const after = { name, prefix: PREFIX, scopes: row.scopes, issuer: identity.issuer, subject: identity.subject };
     const change = { action: "token.create", organizationId, subjectId: id, after };
     await rows.insertIdentityToken(identity, row, auditRow(SERVICE_ACTOR, change, this.#options));
-    this.#booked.set(key, true);
-    return key;
+    this.#booked.set(token.hashHex, true);
+    return token;
   }
 }

@@ -25,7 +25,7 @@ export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
   sessions: Sessions;
   openIdSignIn: OpenIdSignIn;
-  identities: Pick<Identities, "administratorOf">;
+  identities: Pick<Identities, "administratorOf" | "tokenOf">;
   audit: AuditLog;
   requests: Requests;
   conversations: Conversations;

@@ -1,11 +1,14 @@
 import type { ShortToken } from "../admin/short-tokens.ts";
+import { identityRowOf } from "../admin/token.ts";
 import type { AdminModelList, ResumedRoute } from "../api/admin/reports.ts";
 import type { PlaygroundToken } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
 import { pricesByClass } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
+import type { TokenRow } from "../stores/queries/accounts.ts";
 import { found, notFound } from "./core.ts";
 import { type OperationCall, type OperationServices, operation, requireOwn } from "./operation.ts";
+import { expectActive, tokenRow } from "./token-terms.ts";
 
 export const showService = operation({
   route: "GET /service",
@@ -111,27 +114,29 @@ export const createPlaygroundToken = operation({
 });
 
 /**
- * A member's short-lived token has the rights of the token that they signed in with. People without one spend by the token of
- * the console: those of an organization there only.
+ * The short-lived token of a member has the rights of the token that they signed in with, and that of a person in an organization
+ * those of the token that stands for them. Operators and guests spend by the token of the console.
  */
 async function shortTokenFor(
-  { shortTokens, facts, actor }: OperationServices,
+  services: OperationServices,
   who: OperationCall["who"],
   named: string | null,
 ): Promise<ShortToken> {
-  const token = who?.token ?? null;
+  const { shortTokens, facts, actor } = services;
   if (who !== null && who.person !== null && who.session === null) {
     // It would have neither the scopes nor the end of the JWT.
     throw new ApiError("insufficient_role", "Sign in to the console: a JWT is itself an access token for `/v1`.");
   }
-  const operatorId = who !== null && token === null ? who.id : null;
+  const operatorId = who !== null && who.token === null ? who.id : null;
   const holder = { actor, session: who?.session ?? null, operatorId };
   if (who !== null && named !== null) requireOwn(who, named);
+  const token = who?.token ?? (await tokenOfPerson(services, who));
   if (token !== null) {
+    expectActive(services, token, "used");
     if (token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(token, holder);
     throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
   }
-  const organizationId = who === null ? guestsOrganization(facts, named) : (who.organizationId ?? named);
+  const organizationId = who === null ? guestsOrganization(facts, named) : named;
   if (organizationId === null) {
     const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
     throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
@@ -139,6 +144,14 @@ async function shortTokenFor(
   const ofConsole = await found(shortTokens.consoleToken(organizationId, actor));
   if (ofConsole.revokedAtMs === null) return shortTokens.issueFor(ofConsole, holder);
   throw new ApiError("token_ended", `The console's token ${ofConsole.id} was revoked.`);
+}
+
+async function tokenOfPerson(services: OperationServices, who: OperationCall["who"]): Promise<TokenRow | null> {
+  if (who === null || who.person === null || who.organizationId === null) return null;
+  const { organizationId, name, person } = who;
+  const identity = identityRowOf(person.issuer, person.subject, services.clock(), name);
+  const { id } = await services.identities.tokenOf({ identity, organizationId, name });
+  return tokenRow(services, id);
 }
 
 function guestsOrganization({ guest_playground }: OperationServices["facts"], named: string | null): string {

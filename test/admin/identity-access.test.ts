@@ -1,0 +1,101 @@
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
+import { AdminClient, type Answer, FROM_CONSOLE, operator } from "../support/admin.ts";
+import { type IdentityProvider, sessionCookie, signInAt, startIdentityProvider } from "../support/identity-provider.ts";
+import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
+import {
+  freePort,
+  makeOrganization,
+  type Organization,
+  type RunningService,
+  send,
+  startService,
+} from "../support/service.ts";
+
+const LONG = { timeout: 60_000 };
+const ROLES = ["owner", "developer", "billing", "member"] as const;
+
+let service: RunningService;
+let provider: IdentityProvider;
+let issuer: Issuer;
+let organization: Organization;
+
+beforeAll(async () => {
+  const port = await freePort();
+  provider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
+  issuer = await startIssuer();
+  service = await startService({ config: {}, port });
+});
+afterAll(async () => {
+  await service?.end();
+  await Promise.all([provider?.close(), issuer?.close()]);
+});
+/** Each test has an organization of its own, in which the accounts of the provider have the role of their name. */
+beforeEach(async () => {
+  organization = await makeOrganization(service, "100");
+  await configure(ROLES);
+});
+
+const accountOf = (role: string) => `${role}-${organization.id}`;
+/** Gives roles in the organization by the claims of both issuers. */
+async function configure(roles: readonly string[]): Promise<void> {
+  const rule = (role: string, when: object) => ({ when, role, organization: organization.id });
+  const issuers = [
+    { ...provider.settings, roles: roles.map((role) => rule(role, { sub: accountOf(role) })) },
+    { issuer: issuer.url, audience: AUDIENCE, roles: roles.map((role) => rule(role, { role })) },
+  ];
+  const reloads = () => service.output().split("the configuration was reloaded").length;
+  const before = reloads();
+  await writeFile(join(service.dataDir, "tollgate.yaml"), JSON.stringify({ identity: { issuers } }));
+  await vi.waitFor(() => expect(reloads()).toBeGreaterThan(before), LONG);
+}
+
+const codeOf = ({ status, body }: Answer<object>) => [status, (body as { error?: { code: string } }).error?.code];
+async function signInAs(role: (typeof ROLES)[number]): Promise<AdminClient> {
+  const answer = await signInAt(service, provider.issuer, accountOf(role));
+  expect(answer.body.role).toBe(role);
+  return new AdminClient(service, { ...FROM_CONSOLE, cookie: sessionCookie(answer) });
+}
+async function ask(token: string, model = "sandbox/echo"): Promise<unknown[]> {
+  const messages = [{ role: "user", content: "hello" }];
+  const answer = await send(service, "/v1/chat/completions", token, { model, messages, max_tokens: 10 });
+  return codeOf({ status: answer.status, body: (await answer.json()) as object, headers: answer.headers });
+}
+
+interface Listed {
+  data: { id: string; name: string; kind: string }[];
+}
+const tokens = async () =>
+  (await operator(service).call<Listed>("GET", `/tokens?organization_id=${organization.id}`)).body.data;
+
+describe("the playground", () => {
+  const playground = (client: AdminClient) => client.call<{ token: string }>("POST", "/playground/token", {});
+
+  test("a person spends within the terms of the token that stands for them, and not by that of the console", async () => {
+    const developer = await signInAs("developer");
+    const { body } = await playground(developer);
+    expect(await ask(body.token)).toEqual([200, undefined]);
+    const [own, ...others] = (await tokens()).filter(({ id }) => id !== organization.tokenId);
+    expect([own?.kind, others]).toEqual(["identity", []]);
+    const change = (terms: object) => operator(service).call("PATCH", `/tokens/${own?.id}`, terms);
+    await change({ models: ["sandbox/story"] });
+    await expect.poll(() => ask(body.token), LONG).toEqual([403, "model_not_allowed"]);
+    await change({ models: null, cap: 0.000001 });
+    await expect.poll(() => ask(body.token), LONG).toEqual([402, "insufficient_credits"]);
+    await change({ cap: null, expires_at: new Date(Date.now() + 2_000).toISOString() });
+    await expect.poll(() => ask(body.token), LONG).toEqual([401, "expired_token"]);
+    expect(codeOf(await playground(developer))).toEqual([409, "token_ended"]);
+    await change({ expires_at: null, scopes: ["models:read"] });
+    expect(codeOf(await playground(developer))).toEqual([403, "insufficient_scope"]);
+  });
+
+  test("people share neither a token nor kept responses", async () => {
+    const [owner, developer] = await Promise.all([signInAs("owner"), signInAs("developer")]);
+    const [one, other] = [(await playground(owner)).body.token, (await playground(developer)).body.token];
+    const made = await send(service, "/v1/responses", one, { model: "sandbox/echo", input: "secret" });
+    const { id } = (await made.json()) as { id: string };
+    const read = async (token: string) => (await send(service, `/v1/responses/${id}`, token)).status;
+    expect([made.status, await read(other), await read(one)]).toEqual([200, 404, 200]);
+  });
+});
