@@ -113,7 +113,11 @@ export class Identities {
   }
 
   /** Returns the token that stands for an identity in an organization, and writes its row at its first use. */
-  async tokenOf({ identity, organizationId, name }: Pick<Identified, "identity" | "name"> & { organizationId: string }) {
+  async tokenOf({
+    identity,
+    organizationId,
+    name,
+  }: Pick<Identified, "identity" | "name"> & { organizationId: string }) {
     const { rows, clock } = this.#options;
     // Never the hash of a token with a secret: those begin with their mark.
     const hash = hashOf(JSON.stringify([identity.issuer, identity.subject, organizationId]));

@@ -38,12 +38,14 @@ export function signingKeys({ secrets }: ReceiverRow, nowMs: number): Buffer[] {
 }
 
 /**
- * Returns why nothing may be sent to a target; undefined if it may. `isAllowedHost` is null where private hosts are allowed.
- * Names are resolved only when a connection is opened, and their addresses are checked then.
+ * Returns why nothing may be sent to the target of a receiver; undefined if it may. Private hosts are never allowed to an
+ * organization, whose owners would reach the operator's network and read the results. Names are resolved only when a connection is
+ * opened, and their addresses are checked then.
  */
 export function targetFault(
-  { format, target }: Pick<ReceiverRow, "format" | "target">,
-  isAllowedHost: ((hostname: string) => boolean) | null,
+  { organizationId, format, target }: Pick<ReceiverRow, "organizationId" | "format" | "target">,
+  isPublicHost: (hostname: string) => boolean,
+  allowsPrivate: boolean,
 ): string | undefined {
   if (format === "mail") {
     return isMailAddress(target) ? undefined : "expected a mail address such as ops@example.com";
@@ -51,12 +53,13 @@ export function targetFault(
   if (isMailAddress(target))
     return "expected an https:// address; to send mail, set the format to mail (--format mail)";
   const url = URL.parse(target);
-  const expected = `expected an https:// address${isAllowedHost === null ? ", or an http:// address on this machine" : ""}`;
+  const takesPrivate = allowsPrivate && organizationId === null;
+  const expected = `expected an https:// address${takesPrivate ? ", or an http:// address on this machine" : ""}`;
   if (url === null || !/^https?:$/.test(url.protocol)) return expected;
   if (url.username !== "" || url.password !== "") return "expected an address without a user name or password";
   if (url.protocol === "http:" && !isLoopback(url.hostname)) return expected;
-  if (isAllowedHost === null || (url.protocol === "https:" && isAllowedHost(url.hostname))) return undefined;
-  return "expected a public https:// address; warnings.allowPrivateAddresses also allows private ones, and http:// on this machine";
+  if (takesPrivate || (url.protocol === "https:" && isPublicHost(url.hostname))) return undefined;
+  return "expected a public https:// address; warnings.allowPrivateAddresses also allows private ones, and http:// on this machine, to receivers of the service";
 }
 
 export function toReceiver(row: ReceiverRow): Receiver {

@@ -21,11 +21,11 @@ type WarningSettings = Config["warnings"];
 
 /** Returns why a receiver is refused with these settings; undefined if it is not. */
 export function receiverFault(
-  receiver: Pick<ReceiverRow, "format" | "target">,
+  receiver: Pick<ReceiverRow, "organizationId" | "format" | "target">,
   { allowPrivateAddresses, smtp }: WarningSettings,
 ): string | undefined {
   if (receiver.format === "mail" && smtp === undefined) return "expected a webhook: warnings.smtp is not set";
-  return targetFault(receiver, allowPrivateAddresses ? null : isPublicHost);
+  return targetFault(receiver, isPublicHost, allowPrivateAddresses);
 }
 
 /** Creates the delivery of warnings. Rejects with OperatorError if mail is configured and its package is not installed. */

@@ -6,11 +6,10 @@ import type { BalanceRow } from "../credits/books.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { CommandServices } from "../operations/command.ts";
-import { unknownOrganization } from "../operations/core.ts";
+import { type Core, unknownOrganization } from "../operations/core.ts";
 import { type OpenedStore, type OpenStoreOptions, openStore } from "../stores/open.ts";
 import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
-import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { CommonFlags, Terminal } from "./command.ts";
 
 export interface Workspace extends CommandServices {
@@ -70,12 +69,10 @@ export async function withWorkspace<T>(
     topUps,
     vouchers,
   } = store;
-  const receiverFault = async (receiver: Pick<ReceiverRow, "format" | "target">) => {
+  const receiverFault: Core["receiverFault"] = async (receiver) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
-    return targetFault(
-      receiver,
-      allowPrivateAddresses ? null : (await import("../api/chat/image-address.ts")).isPublicHost,
-    );
+    const { isPublicHost } = await import("../api/chat/image-address.ts");
+    return targetFault(receiver, isPublicHost, allowPrivateAddresses);
   };
   const directory = directoryOver({ rows: store.directory, clock });
   const book: BookCredits = async (transition) => (await books.apply("durable", [transition]))[0];

@@ -49,7 +49,7 @@ export const WarningsSchema = Group({
     reload: true,
     default: false,
     description:
-      "True to send webhooks to private and loopback addresses, too, and to http:// addresses of this machine.",
+      "True to let receivers of the service have private and loopback addresses, too, and http:// addresses of this machine.",
   }),
   forecastDays: Count(90, {
     ...{ reload: true, default: 7 },

@@ -31,7 +31,7 @@ type CoreRows = Pick<
 export interface Core extends AuditTime, CoreRows {
   directory: Directory;
   /** Returns why a receiver is refused; undefined if it is not. */
-  receiverFault(receiver: Pick<ReceiverRow, "format" | "target">): Promise<string | undefined>;
+  receiverFault(receiver: Pick<ReceiverRow, "organizationId" | "format" | "target">): Promise<string | undefined>;
   identityRows: Store["identities"];
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
   modelIds: (() => string[]) | null;

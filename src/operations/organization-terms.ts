@@ -62,7 +62,7 @@ function checkContacts(contacts: readonly string[]): void {
     throw invalidValue("contacts", `a list of ${contacts.length}`, `a list of at most ${CONTACTS_MAX}`);
   }
   for (const [index, target] of contacts.entries()) {
-    if (targetFault({ format: "mail", target }, null) === undefined) continue;
+    if (targetFault({ organizationId: null, format: "mail", target }, () => false, false) === undefined) continue;
     throw invalidValue(`contacts[${index}]`, shortText(target), "a mail address such as ada@example.com");
   }
 }

@@ -84,7 +84,7 @@ export const createReceiver = sharedOperation({
     if (others.length >= RECEIVERS_MAX) {
       throw new ApiError("invalid_value", `There are ${RECEIVERS_MAX} receivers already, which is the maximum.`);
     }
-    await checkReceiver(core, { name, format, target });
+    await checkReceiver(core, { organizationId, name, format, target });
     const secret = format === "mail" ? "" : makeSigningSecret(core.random);
     const row: ReceiverRow = {
       ...{ id: makeId("rcv", core.random), organizationId, name, format, target, kinds: kindsOf(kinds) },
@@ -293,7 +293,10 @@ async function receiverRow({ events }: Core, who: Administrator | null, id: stri
 }
 
 /** Rejects with invalid_value for terms of a receiver that are not allowed. */
-async function checkReceiver(core: Core, row: Pick<ReceiverRow, "name" | "format" | "target">): Promise<void> {
+async function checkReceiver(
+  core: Core,
+  row: Pick<ReceiverRow, "organizationId" | "name" | "format" | "target">,
+): Promise<void> {
   checkName(row.name);
   const fault = await core.receiverFault(row);
   // The target may contain a secret.

@@ -25,22 +25,27 @@ export interface WebhookOptions {
 
 /** Sends events as POST requests, signed as Standard Webhooks demands. Each node has connections of its own. */
 export function webhookSender(options: WebhookOptions): Sender {
-  const agent = new Agent({ connect: { lookup: guardedLookup(options) }, connections: AT_ONCE_MAX });
+  const agentOf = (allowsPrivate: () => boolean) =>
+    new Agent({ connect: { lookup: guardedLookup({ ...options, allowsPrivate }) }, connections: AT_ONCE_MAX });
+  const [ofService, ofOrganizations] = [agentOf(options.allowsPrivate), agentOf(() => false)];
   return {
     itemsMax: AT_ONCE_MAX,
     isDigest: false,
     async send(receiver, [{ event, text } = { event: undefined, text: "" }], signal) {
       if (event === undefined) throw new Error("There is no event to send");
-      const fault = targetFault(receiver, options.allowsPrivate() ? null : isPublicHost);
+      const fault = targetFault(receiver, isPublicHost, options.allowsPrivate());
       if (fault !== undefined) return { isDelivered: false, result: fault };
       const { kind: type, madeAtMs, data } = event;
       const content =
         receiver.format === "slack" ? { text: slackText(text) } : { type, timestamp: isoTime(madeAtMs), data };
       const body = JSON.stringify(content);
       const headers = webhookHeaders(receiver, eventIdOf(event.key), body, options.clock());
-      return post(receiver.target, { dispatcher: agent, headers, body }, signal, options.timeoutMs ?? TIMEOUT_MS);
+      const dispatcher = receiver.organizationId === null ? ofService : ofOrganizations;
+      return post(receiver.target, { dispatcher, headers, body }, signal, options.timeoutMs ?? TIMEOUT_MS);
     },
-    close: () => agent.destroy(),
+    async close() {
+      await Promise.all([ofService.destroy(), ofOrganizations.destroy()]);
+    },
   };
 }
 

@@ -16,8 +16,7 @@ import { StripeStandIn, stripeSettings } from "../support/stripe.ts";
 
 /** Six digits behind the point, so that no id or time holds them by chance. */
 const FOREIGN_CREDITS = "777.314159";
-/** Nothing listens there. */
-const TARGET = "http://127.0.0.1:9/";
+const TARGET = "https://hooks.example.com/";
 
 let service: RunningService;
 let issuer: Issuer;
@@ -32,12 +31,10 @@ beforeAll(async () => {
   stripe = await new StripeStandIn().start();
   const roles = ["owner", "developer", "billing"] as const;
   const rules = roles.map((role) => ({ when: { role }, role, organization: { claim: "organization" } }));
-  const warnings = { allowPrivateAddresses: true };
   service = await startService({
     config: {
       identity: { issuers: [{ issuer: issuer.url, audience: AUDIENCE, roles: rules }] },
       payments: { stripe: stripeSettings(stripe.url) },
-      warnings,
     },
   });
   mine = await makeOrganization(service, "10", { scopes: MEMBER_SCOPES });

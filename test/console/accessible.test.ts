@@ -273,7 +273,8 @@ async function makeReceivers(admin: AdminClient, organization_id: string): Promi
   const target = "https://127.0.0.1:1/a/long/path/without/an/end/with/a/secret/of/the/receiver";
   const kinds = ["credits.low", "budget.used", "token.expiring", "price.change"];
   const service = { name: "Operations", format: "webhook", target };
-  await admin.call("POST", "/receivers", { ...service, name: "Chat", format: "slack", kinds, organization_id });
+  const chat = { name: "Chat", format: "slack", target: target.replace("127.0.0.1:1", "chat.example.com") };
+  await admin.call("POST", "/receivers", { ...chat, kinds, organization_id });
   const { body } = await admin.call("POST", "/receivers", service);
   const { body: off } = await admin.call("POST", "/receivers", { ...service, name: "Switched off" });
   await admin.call("PATCH", `/receivers/${off.id}`, { enabled: false });

@@ -117,7 +117,7 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     return data;
   }
 
-  /** The operator creates the customer, agrees prices, and adds a receiver of its warnings. */
+  /** The operator creates the customer, agrees prices, and adds a receiver of warnings. */
   async function createCustomer(): Promise<{ token: string; webhook: Webhook }> {
     await signIn(page, await adminTokenOf(service));
     await open("Organizations");
@@ -134,7 +134,7 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await fill("External ID", "crm-4711");
     await confirm("Save");
     await page.getByText("crm-4711").waitFor();
-    await tab("Warnings").click();
+    await open("Warnings");
     await press("Add receiver");
     await fill("Name", "Account manager");
     await fill("Address", `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);

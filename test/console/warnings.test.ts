@@ -169,7 +169,7 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     await press("Add receiver");
     await dialog().getByLabel("Name").fill("Customer");
     await dialog().getByLabel("Send as").selectOption("slack");
-    await dialog().getByLabel("Address").fill(target);
+    await dialog().getByLabel("Address").fill("https://hooks.example.com/");
     await dialog().getByRole("radio", { name: "Selected events" }).check();
     expect(await dialog().getByLabel("Route down").count()).toBe(0);
     await dialog().getByLabel("Credits low").check();
@@ -216,7 +216,10 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     const form = owning.page.getByRole("dialog");
     expect(await form.getByLabel("Events of").count()).toBe(0);
     await form.getByLabel("Name").fill("Finance");
-    await form.getByLabel("Address").fill(target);
+    await form.getByLabel("Address").fill(target.replace("http:", "https:"));
+    await form.getByRole("button", { name: "Add receiver" }).click();
+    await form.locator(".field-error").getByText("expected a public host").waitFor();
+    await form.getByLabel("Address").fill("https://hooks.example.com/");
     await form.getByRole("button", { name: "Add receiver" }).click();
     await form.getByText("You won't see it again").waitFor();
     await form.getByRole("button", { name: "Done" }).click();
