@@ -1,3 +1,4 @@
+import type { Administrator } from "../admin/sessions.ts";
 import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
@@ -26,6 +27,7 @@ import {
 import {
   type AccountCore,
   allPages,
+  type Core,
   checkLimits,
   checkName,
   closedOrganization,
@@ -35,6 +37,7 @@ import {
   rowRecord,
   stated,
   unknownOrganization,
+  wholeList,
 } from "./core.ts";
 import { creditsJson, grantCredits } from "./credits.ts";
 import { amountOf, operation, sharedOperation } from "./operation.ts";
@@ -55,8 +58,7 @@ export const listOrganizations = operation({
   async handle({ directory }, { who, query: { search = null, external_id: externalId = null, status = null }, page }) {
     const organizationId = who?.organizationId ?? null;
     if (organizationId === null) return directory.organizations({ search, externalId, status, ...page });
-    const own = await directory.organization(organizationId);
-    return { object: "list", data: own === undefined ? [] : [{ ...own, note: null }], next_cursor: null };
+    return wholeList([await organizationFor(directory, who, organizationId)]);
   },
   commands: [
     command({
@@ -132,8 +134,7 @@ export const showOrganization = operation({
   summary: "Show an organization",
   answer: { status: 200, description: "The organization.", schema: (s) => s.Organization },
   async handle(services, { who, params }) {
-    const organization = await found(services.directory.organization(params.id));
-    return (who?.organizationId ?? null) === null ? organization : { ...organization, note: null };
+    return organizationFor(services.directory, who, params.id);
   },
   commands: [
     command({
@@ -154,6 +155,12 @@ export const showOrganization = operation({
     }),
   ],
 });
+
+/** Reads an organization. Only operators and auditors see its note. Rejects with not_found. */
+async function organizationFor(directory: Core["directory"], who: Administrator | null, id: string) {
+  const organization = await found(directory.organization(id));
+  return (who?.organizationId ?? null) === null ? organization : { ...organization, note: null };
+}
 
 /** Reports an organization, after every grant that has taken effect or expired. Rejects with not_found. */
 async function organizationOutput({ freshBalance, directory }: CommandServices, id: string) {
@@ -252,10 +259,13 @@ export const changeTokenBounds = sharedOperation({
   summary: "Set what tokens the owners and developers of an organization can create themselves",
   body: (s) => s.OwnTokenBounds,
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
-  async handle(core, { params: { id }, body: { max_count: countMax, models, max_cap: capMax, max_days: daysMax } }) {
+  async handle(
+    core,
+    { who, params: { id }, body: { max_count: countMax, models, max_cap: capMax, max_days: daysMax } },
+  ) {
     if (capMax !== null) amountOf("max_cap", capMax);
     await updateOrganization(core, id, { tokenBounds: { countMax, models, capMax, daysMax } });
-    return found(core.directory.organization(id));
+    return organizationFor(core.directory, who, id);
   },
   commands: (make) => [
     make.command({

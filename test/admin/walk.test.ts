@@ -16,6 +16,7 @@ import { StripeStandIn, stripeSettings } from "../support/stripe.ts";
 
 /** Six digits behind the point, so that no id or time holds them by chance. */
 const FOREIGN_CREDITS = "777.314159";
+const NOTE = "late payer, do not extend";
 const TARGET = "https://hooks.example.com/";
 
 let service: RunningService;
@@ -47,7 +48,10 @@ beforeAll(async () => {
     clients.set(role, new AdminClient(service, { authorization: `Bearer ${token}` }));
   }
   for (const organization of [mine, foreign]) {
-    await operator(service).call("PATCH", `/organizations/${organization.id}`, { keeps_conversations: true });
+    await operator(service).call("PATCH", `/organizations/${organization.id}`, {
+      keeps_conversations: true,
+      note: NOTE,
+    });
     await send(service, "/v1/chat/completions", organization.token, {
       model: "sandbox/echo",
       messages: [{ role: "user", content: "hello" }],
@@ -210,7 +214,9 @@ describe.each(ORGANIZATION_ROLES)("a caller with the role %s", (role) => {
       ]);
       expect(other.status).toBe(404);
       expect(other.body).toEqual(absent.body);
-      expect((await ask(client(), endpoint, await own())).status).toBe(endpoint.answer.status);
+      const { status, body } = await ask(client(), endpoint, await own());
+      expect(status).toBe(endpoint.answer.status);
+      expect(JSON.stringify(body ?? null)).not.toContain(NOTE);
       if (endpoint.method !== "GET" && !LEAVES_PARTS.has(endpoint.operationId)) await makeParts(mine);
     },
   );
@@ -222,7 +228,7 @@ describe.each(ORGANIZATION_ROLES)("a caller with the role %s", (role) => {
       expect(plain.status).toBe(endpoint.answer.status);
       const text = JSON.stringify(plain.body);
       const parts = [budgetIds, receiverIds, deliveryIds].map((ids) => ids.get(foreign.id));
-      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS, ...parts])
+      for (const secret of [foreign.id, foreign.tokenId, mine.token, FOREIGN_CREDITS, NOTE, ...parts])
         expect(text).not.toContain(secret);
       const { method, path, query, body } = endpoint;
       const input = (query ?? body) as { properties?: object } | undefined;
