@@ -14,7 +14,7 @@ import {
   windowAt,
 } from "../credits/budgets.ts";
 import { ApiError, OperatorError } from "../errors.ts";
-import { budgetAnswers, counterAnswer } from "../reports/budgets.ts";
+import { budgetAnswers, budgetFor, counterAnswer } from "../reports/budgets.ts";
 import {
   argument,
   credits,
@@ -46,6 +46,7 @@ import {
   wholeList,
 } from "./core.ts";
 import { amountOf, limitSettingsOf, type OperationCall, sharedOperation } from "./operation.ts";
+import { seenTokens } from "./token-bounds.ts";
 
 type BudgetCore = AccountCore & Pick<Core, "budgets">;
 
@@ -59,8 +60,9 @@ export const listBudgets = sharedOperation({
   permission: "budgets:read",
   summary: "List an organization's budgets and the spending caps of its tokens",
   answer: { status: 200, description: "All of them, in one page.", schema: (s) => s.PageOf(s.Budget) },
-  async handle(core, { params }) {
-    const rows = await core.budgets.budgets(params.id);
+  async handle(core, { who, params }) {
+    const tokens = await seenTokens(core, who);
+    const rows = (await core.budgets.budgets(params.id)).flatMap((row) => budgetFor(row, tokens) ?? []);
     rows.sort((a, b) => a.createdAtMs - b.createdAtMs);
     return wholeList(await answersOf(core, rows));
   },
@@ -202,11 +204,15 @@ export const showBudget = sharedOperation({
   summary: "Show a budget with the counters of its current window, by value",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "The budget.", schema: (s) => s.BudgetWithCounters },
-  async handle(core, { params, page: { cursor, limit } }) {
+  async handle(core, { who, params, page: { cursor, limit } }) {
     const { budgets } = core;
-    const [row, nowMs] = await Promise.all([findBudget(core, params), budgets.budgetTime()]);
+    const [tokens, nowMs] = await Promise.all([seenTokens(core, who), budgets.budgetTime()]);
+    const row = budgetFor(await findBudget(core, params), tokens);
+    if (row === undefined) throw notFound();
     const page = { after: cursor, limit: limit + 1 };
-    const uses = await budgets.usesInWindow(row, windowAt(row.window, nowMs), page);
+    // Values of metadata, too, name others.
+    const isShown = tokens === null || row.each === null || row.each === "model";
+    const uses = isShown ? await budgets.usesInWindow(row, windowAt(row.window, nowMs), page) : [];
     const toEntry = (counted: BudgetUseRow) => counterAnswer(row as SpendingBudget, counted, counted);
     const counters = pageOf(uses, limit, toEntry, ({ value }) => value);
     return { ...(await answerOf(core, row)), counters };

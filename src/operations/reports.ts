@@ -12,7 +12,7 @@ import {
   timeOf,
   timesOf,
 } from "./operation.ts";
-import { creatorIn } from "./token-bounds.ts";
+import { creatorIn, seenTokens } from "./token-bounds.ts";
 
 export const showOverview = operation({
   route: "GET /overview",
@@ -29,6 +29,7 @@ export const showOverview = operation({
     return services.overviews.overview({
       organizationId: await knownOrganization(services, organizationIn(who, query.organization_id)),
       forOperator: may("upstreams:read"),
+      tokens: await seenTokens(services, who),
       fromDay: timeOf("from", query.from),
       toDay: timeOf("to", query.to),
     });

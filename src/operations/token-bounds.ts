@@ -6,7 +6,7 @@ import { DAY_MS, isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
-import { type AccountCore, found, invalidValue, notFound, shortText } from "./core.ts";
+import { type AccountCore, allPages, type Core, found, invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, requireOwn } from "./operation.ts";
 import type { TokenTerms } from "./token-terms.ts";
 
@@ -27,6 +27,19 @@ export interface OwnBounds {
 /** Returns the creator whose tokens alone a caller sees; null for all. */
 export function creatorIn(who: Administrator | null): string | null {
   return who === null || permits(who.role, "all-tokens:read") ? null : who.id;
+}
+
+/**
+ * Returns the ids of the tokens whose spending a caller sees; null for all. The first token of a rotation, which names the caller
+ * of all, is one of them.
+ */
+export async function seenTokens({ directory }: Pick<Core, "directory">, who: Administrator | null) {
+  const createdBy = creatorIn(who);
+  if (who === null || createdBy === null) return null;
+  const filter = { organizationId: who.organizationId, createdBy, search: null, status: null };
+  const created = await allPages((page) => directory.tokens({ ...filter, ...page }));
+  const own = who.person === null ? [] : [identityTokenId(who.person, who.organizationId ?? "")];
+  return new Set([...own, ...created.map(({ id }) => id)]);
 }
 
 /**

@@ -86,6 +86,13 @@ export async function budgetAnswers(
   return answers;
 }
 
+/** Returns a budget without the tokens that a caller does not see; undefined if it covers no others. Null: they see all. */
+export function budgetFor(row: BudgetRow, tokens: ReadonlySet<string> | null): BudgetRow | undefined {
+  if (tokens === null || row.callerIds === null) return row;
+  const callerIds = row.callerIds.filter((id) => tokens.has(id));
+  return callerIds.length === 0 ? undefined : { ...row, callerIds };
+}
+
 /** Formats a counter of a budget; one without a row has counted nothing. */
 export function counterAnswer(budget: SpendingBudget, use: BudgetUse, row: BudgetUseRow | undefined): BudgetCounter {
   const state = budgetState(budget, use, row);

@@ -31,6 +31,8 @@ interface Period {
 export interface OverviewRequest extends Period {
   /** Providers' costs are for operators only. */
   forOperator: boolean;
+  /** The tokens that may be among those that spend most; absent or null: all. */
+  tokens?: ReadonlySet<string> | null;
 }
 
 const DAYS_MAX = 366;
@@ -50,7 +52,7 @@ export class Overviews {
   }
 
   /** Reports the usage of some days. Throws ApiError (invalid_value) for a range that is empty or too long. */
-  async overview({ organizationId, forOperator, ...range }: OverviewRequest): Promise<Overview> {
+  async overview({ organizationId, forOperator, tokens, ...range }: OverviewRequest): Promise<Overview> {
     const { days, refusals, clock } = this.#options;
     const nowMs = clock();
     const { fromDay, toDay } = daysOf(range, nowMs);
@@ -77,7 +79,10 @@ export class Overviews {
       })),
       refusals: refusalsByCode(refused),
       top_models: topOf(models).map(([model, counts]) => ({ model, ...toCounts(counts) })),
-      ...(await this.#tops(rows, toCounts)),
+      ...(await this.#tops(
+        rows.filter(({ dimension, name }) => dimension !== "token" || tokens?.has(name) !== false),
+        toCounts,
+      )),
     };
   }
 

@@ -7,6 +7,7 @@ import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
 import {
   freePort,
   makeOrganization,
+  makeToken,
   type Organization,
   type RunningService,
   send,
@@ -64,7 +65,7 @@ async function ask(token: string, model = "sandbox/echo"): Promise<unknown[]> {
 }
 
 interface Listed {
-  data: { id: string; name: string; kind: string }[];
+  data: { id: string; name: string; kind: string; cap_of: string | null }[];
 }
 const tokens = async () =>
   (await operator(service).call<Listed>("GET", `/tokens?organization_id=${organization.id}`)).body.data;
@@ -98,4 +99,35 @@ describe("the playground", () => {
     const read = async (token: string) => (await send(service, `/v1/responses/${id}`, token)).status;
     expect([made.status, await read(other), await read(one)]).toEqual([200, 404, 200]);
   });
+});
+
+test("a developer sees neither tokens nor caps nor spending of others, and billing sees them as in statements", async () => {
+  const [developer, billing] = await Promise.all([signInAs("developer"), signInAs("billing")]);
+  const other = await makeToken(service, organization.id, { name: "secret project of Bob", cap: 5 });
+  const path = `/organizations/${organization.id}/budgets`;
+  const make = (terms: object) =>
+    operator(service).call("POST", path, { name: "B", window: "day", amount: 9, ...terms });
+  for (const terms of [{ selector: { tokens: [other.tokenId] } }, { each: "token" }, { each: "metadata.user" }, {}])
+    expect((await make(terms)).status).toBe(201);
+  const own = (await developer.call<{ token: string }>("POST", "/playground/token", {})).body.token;
+  for (const token of [own, other.token]) expect(await ask(token)).toEqual([200, undefined]);
+  const ownId = (await tokens()).find(({ kind }) => kind === "identity")?.id;
+  const topOf = async (client: AdminClient) => {
+    const { body } = await client.call<{ top_tokens: { token_id: string }[] }>("GET", "/overview");
+    return body.top_tokens.map(({ token_id }) => token_id).toSorted();
+  };
+  await expect.poll(() => topOf(billing), LONG).toEqual([ownId, other.tokenId].toSorted());
+  expect(await topOf(developer)).toEqual([ownId]);
+  const budgetsOf = async (client: AdminClient) => (await client.call<Listed>("GET", path)).body.data;
+  const all = await budgetsOf(billing);
+  expect([all.length, all.filter(({ cap_of }) => cap_of === other.tokenId).length]).toEqual([5, 1]);
+  const seen = await budgetsOf(developer);
+  expect([seen.length, JSON.stringify(seen).includes(other.tokenId)]).toEqual([3, false]);
+  const countersOf = async (client: AdminClient, id: string) => {
+    const { status, body } = await client.call<{ counters?: Listed }>("GET", `${path}/${id}`);
+    return status === 200 ? body.counters?.data.length : status;
+  };
+  const counters = (client: AdminClient) => Promise.all(all.map(({ id }) => countersOf(client, id)));
+  expect((await counters(billing)).toSorted()).toEqual([1, 1, 1, 1, 2]);
+  expect((await counters(developer)).toSorted()).toEqual([0, 0, 1, 404, 404]);
 });

@@ -38,8 +38,8 @@ export const ROLES_BY_PERMISSION = {
   /** Without `tokens:unbounded`: to create tokens within the bounds of the organization, and to change those. */
   "tokens:write": ["operator", "owner", "developer"],
   "tokens:unbounded": OPERATOR,
-  /** To see tokens that others created, and with `tokens:write` to revoke them. */
-  "all-tokens:read": READERS,
+  /** To see tokens that others created and their spending, and with `tokens:write` to revoke them. */
+  "all-tokens:read": [...READERS, "billing"],
   "token-bounds:write": ["operator", "owner"],
   "requests:read": READERS,
   "conversations:read": SERVICE,
