@@ -8,7 +8,7 @@ import type { Store } from "../stores/store.ts";
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
 import type { IssuerKeys } from "./issuer-keys.ts";
 import { type VerifiedJwt, verifyJwt } from "./jwt.ts";
-import type { Administrator } from "./sessions.ts";
+import { type Administrator, MEMBER_SCOPE } from "./sessions.ts";
 import { hashOf, identityRowOf, identityTokenId, tokenRowOf } from "./token.ts";
 
 export interface IdentitiesOptions extends AuditTime {
@@ -30,6 +30,8 @@ interface Identified extends ClaimedAccess {
 interface CachedJwt extends VerifiedJwt {
   who: Identified;
   scopes: ReadonlySet<Scope>;
+  /** False if the JWT has no scopes of this service, and so the default ones. */
+  isScoped: boolean;
 }
 
 const VERIFIED_MAX = 10_000;
@@ -70,7 +72,11 @@ export class Identities {
 
   /** Returns the administrator of a JWT on `/admin/v1`. Rejects with ApiError. */
   async administratorOf(jwt: string): Promise<Administrator> {
-    const { who, scopes } = await this.#verify(jwt);
+    const { who, scopes, isScoped } = await this.#verify(jwt);
+    if (isScoped && !scopes.has(MEMBER_SCOPE)) {
+      const message = `On /admin/v1, a JWT that has scopes of this service needs \`${MEMBER_SCOPE}\`.`;
+      throw new ApiError("insufficient_scope", message);
+    }
     const { role, organizationId, pins, identity, name } = who;
     const { rows } = this.#options;
     const { id, issuer, subject } = identity;
@@ -106,8 +112,8 @@ export class Identities {
     const who = { ...access, organizationId, identity, name };
     const scopes = typeof claims.scope === "string" ? claims.scope.split(" ") : [];
     const known = SCOPES.filter((one) => scopes.includes(one));
-    // A JWT without scopes of this service has the default ones.
-    const cached = { ...verified, who, scopes: new Set(known.length > 0 ? known : DEFAULT_SCOPES) };
+    const isScoped = known.length > 0;
+    const cached = { ...verified, who, isScoped, scopes: new Set(isScoped ? known : DEFAULT_SCOPES) };
     this.#verified.set(key, cached);
     return cached;
   }

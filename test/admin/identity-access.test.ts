@@ -131,3 +131,14 @@ test("a developer sees neither tokens nor caps nor spending of others, and billi
   expect((await counters(billing)).toSorted()).toEqual([1, 1, 1, 1, 2]);
   expect((await counters(developer)).toSorted()).toEqual([0, 0, 1, 404, 404]);
 });
+
+test("a JWT with scopes of this service needs `console:read` on /admin/v1, as a token does", async () => {
+  const listWith = async (scope: string) => {
+    const jwt = await issuer.token({ sub: "scoped", role: "owner", scope });
+    const client = new AdminClient(service, { authorization: `Bearer ${jwt}` });
+    return codeOf(await client.call("GET", "/organizations"));
+  };
+  expect(await listWith("openid chat.completions:write")).toEqual([403, "insufficient_scope"]);
+  expect(await listWith("models:read console:read")).toEqual([200, undefined]);
+  expect(await listWith("openid")).toEqual([200, undefined]);
+});

@@ -267,7 +267,7 @@ test("replacing the successor of a rotation revives no token that has ended, and
 
 describe("a token never grants more than its maker holds:", () => {
   test("the scopes of a JWT bound the tokens that it makes", async () => {
-    const dev = await person("ines", "developer", { scope: "models:read" });
+    const dev = await person("ines", "developer", { scope: "console:read models:read" });
     expect((await make(dev)).body.scopes).toEqual(["models:read"]);
     expect(refusalOf(await make(dev, { scopes: ["usage:read"] }))).toEqual([400, "invalid_value", "scopes"]);
     const console = await person("ines", "developer", { scope: "console:read" });
