@@ -77,13 +77,13 @@ export class Identities {
       const message = `On /admin/v1, a JWT that has scopes of this service needs \`${MEMBER_SCOPE}\`.`;
       throw new ApiError("insufficient_scope", message);
     }
-    const { role, organizationId, pins, identity, name } = who;
+    const { role, organizationId, pins, basis, identity, name } = who;
     const { rows } = this.#options;
     const { id, issuer, subject } = identity;
     const stored = await rows.identity(id);
     if (stored === undefined) await rows.insertIdentity(identity);
     else if (stored.blockedAtMs !== null) throw new ApiError("account_blocked");
-    const person = { issuer, subject, name, role, organizationId, pins, signOutUrl: null };
+    const person = { issuer, subject, name, role, organizationId, pins, basis, signOutUrl: null };
     return { role, id, name, prefix: null, organizationId, token: null, person, scopes, session: null };
   }
 

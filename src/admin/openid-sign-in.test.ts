@@ -107,7 +107,16 @@ async function outcomeOf({ claims = {}, alg = "RS256", key = keys.privateKey }: 
 }
 
 const person = () => ({
-  person: { issuer, subject: "ada", name: "ada", role: "operator", organizationId: null, pins: {}, signOutUrl: null },
+  person: {
+    issuer,
+    subject: "ada",
+    name: "ada",
+    role: "operator",
+    organizationId: null,
+    pins: {},
+    basis: expect.any(String),
+    signOutUrl: null,
+  },
 });
 const REJECTED = { failure: { reason: "rejected_response" } };
 
@@ -236,6 +245,6 @@ describe("a sign-in that has begun", () => {
   test("an issuer without a client is none for the console", async () => {
     createSignIn({ clientId: undefined });
     await expect(signIn.begin(issuer, REDIRECT_URI)).rejects.toMatchObject({ code: "invalid_value" });
-    expect(await signIn.admits({ issuer, subject: "ada" })).toBe(false);
+    expect(await signIn.admits({ issuer, subject: "ada", basis: "" })).toBe(false);
   });
 });

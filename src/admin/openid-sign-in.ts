@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 import type { AuthorizationCodeGrantChecks, ClientAuth, Configuration, TokenEndpointResponse } from "openid-client";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { printable } from "../api/wording.ts";
-import { accessOfClaims, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
+import { accessOfClaims, basisOf, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { Person } from "../stores/queries/admin.ts";
@@ -50,9 +50,10 @@ export class OpenIdSignIn {
     this.#options = options;
   }
 
-  /** Returns whether a person may still have a session: their issuer is configured for sign-in, and they are not blocked. */
-  async admits(person: Pick<Person, "issuer" | "subject">): Promise<boolean> {
-    if (!this.#clients().some(({ issuer }) => issuer === person.issuer)) return false;
+  /** Returns whether a person may still have a session: the settings that gave it are unchanged, and they are not blocked. */
+  async admits(person: Pick<Person, "issuer" | "subject" | "basis">): Promise<boolean> {
+    const settings = this.#clients().find(({ issuer }) => issuer === person.issuer);
+    if (settings === undefined || basisOf(settings, Number.parseInt(person.basis, 10)) !== person.basis) return false;
     const identity = await this.#options.identities.identity(idOfPerson(person));
     return (identity?.blockedAtMs ?? null) === null;
   }
@@ -135,14 +136,14 @@ export class OpenIdSignIn {
       const message = `You are signed in to ${labelOf(settings)} as ${name}, but this account has no role here. Ask an operator for access, or use another account.`;
       return refusal("no_role", message, account);
     }
-    const { role, organizationId: stated, pins } = access;
+    const { role, organizationId: stated, pins, basis } = access;
     const { identities, accounts, clock } = this.#options;
     const organizationId = stated && (await accounts.organizationNamed(stated))?.id;
     if (organizationId === undefined) {
       const message = `The organization of ${name}, ${printable(String(stated), NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
       return refusal("no_role", message, account);
     }
-    const person = { issuer, subject: claims.sub, name, role, organizationId, pins, signOutUrl };
+    const person = { issuer, subject: claims.sub, name, role, organizationId, pins, basis, signOutUrl };
     await identities.insertIdentity(identityRowOf(issuer, claims.sub, clock(), name));
     if (await this.admits(person)) return { person };
     return refusal("blocked", `An operator has blocked the account ${name}.`, account);

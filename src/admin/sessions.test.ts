@@ -78,7 +78,14 @@ describe("a session", () => {
   });
 
   test("a session of a person ends after an hour, even if it is in use, or as soon as they are not admitted", async () => {
-    const terms = { name: "Ada", role: "auditor", organizationId: null, pins: {}, signOutUrl: null } as const;
+    const terms = {
+      name: "Ada",
+      role: "auditor",
+      organizationId: null,
+      pins: {},
+      basis: "",
+      signOutUrl: null,
+    } as const;
     const person = { issuer: "https://login.example", subject: "ada", ...terms };
     const [first, second] = [await sessions.signInPerson(person, ORIGIN), await sessions.signInPerson(person, ORIGIN)];
     expect(first.who).toMatchObject({ role: "auditor", name: "Ada", id: idOfPerson(person), token: null });

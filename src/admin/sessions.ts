@@ -23,7 +23,7 @@ export interface SessionsOptions extends AuditTime {
   rows: Store["admin"];
   accounts: Pick<Store["accounts"], "token" | "tokenByHash">;
   failures: Pick<SignInFailures, "record">;
-  /** Returns whether a person may still have a session: their issuer is configured, and they are not blocked. */
+  /** Returns whether a person may still have a session: the settings of their issuer gave it, and they are not blocked. */
   isAdmitted(person: Person): Promise<boolean>;
   random: RandomBytes;
   /** Called when an organization's token is used to sign in. */
@@ -99,7 +99,7 @@ const REFUSALS: Record<TokenRefusal, () => ApiError> = {
 
 /**
  * Sessions of the console, stored in the database, so that every node knows them. A session ends with the token that it
- * began with, and that of a person when their issuer is removed or they are blocked. Secrets are found by their hash and never
+ * began with, and that of a person when the settings that gave it change or they are blocked. Secrets are found by their hash and never
  * compared character by character. Every sign-in, also a refused one, and every sign-out is recorded.
  */
 export class Sessions {

@@ -68,12 +68,12 @@ test("the first role that matches counts, and without a match there is no access
     { when: { groups: "staff" }, role: "owner", organization: "org_a" },
     { when: { tenant: "t" }, role: "member", organization: { claim: "org.id" } },
   ];
-  expect(accessBy(roles, { groups: ["staff", "admins"] })).toEqual({
+  expect(accessBy(roles, { groups: ["staff", "admins"] })).toMatchObject({
     role: "operator",
     organizationId: null,
     pins: {},
   });
-  expect(accessBy(roles, { groups: "staff" })).toEqual({ role: "owner", organizationId: "org_a", pins: {} });
+  expect(accessBy(roles, { groups: "staff" })).toMatchObject({ role: "owner", organizationId: "org_a", pins: {} });
   expect(accessBy(roles, { tenant: "t", org: { id: "org_b" } })).toMatchObject({
     role: "member",
     organizationId: "org_b",
@@ -102,4 +102,25 @@ test("pins have the values of claims, and none where a claim is absent or no sho
     t: null,
     c: null,
   });
+});
+
+test("an access depends on the roles down to the one that matched and on the pins, and on nothing behind them", () => {
+  const [first, second]: Rule[] = [
+    { when: { a: "1" }, role: "owner", organization: "org_a" },
+    { when: { b: "1" }, role: "auditor" },
+  ];
+  const given = (roles: (Rule | undefined)[], pins = {}) =>
+    accessBy(
+      roles.filter((rule) => rule !== undefined),
+      { a: "1" },
+      pins,
+    )?.basis;
+  const basis = given([first]);
+  expect(given([first, second])).toBe(basis);
+  for (const other of [
+    given([second, first]),
+    given([first], { user: "sub" }),
+    given([{ when: { a: "1" }, role: "auditor" }]),
+  ])
+    expect(other).not.toBe(basis);
 });

@@ -1,3 +1,4 @@
+import { hash } from "node:crypto";
 import { ORGANIZATION_ROLES, type Role } from "../api/admin/roles.ts";
 import { LABEL_CHARACTERS_MAX } from "../api/chat/request.ts";
 import { isObject, type JsonObject } from "../api/json.ts";
@@ -14,22 +15,33 @@ export interface ClaimedAccess {
   /** The organization of a role within one; null for the other roles. */
   organizationId: string | null;
   pins: Pins;
+  /** See `basisOf`. */
+  basis: string;
 }
 
 /**
  * Returns the access that the claims of a verified token give, by the first role of its issuer that matches; undefined if none
  * does. A role whose organization is in a claim does not match without this claim.
  */
-export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
-  for (const { when, role, organization } of roles) {
+export function accessOfClaims(settings: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
+  const { roles, pins } = settings;
+  for (const [index, { when, role, organization }] of roles.entries()) {
     if (!Object.entries(when).every(([name, value]) => [matchedClaim(claims, name)].flat().includes(value))) continue;
     const found = typeof organization === "object" ? claimAt(claims, organization.claim) : (organization ?? null);
     if (found !== null && (typeof found !== "string" || found === "" || found === PLAYGROUND_ID)) continue;
     if (found === null && organization !== undefined) continue;
     const pinned = Object.entries(pins).map(([key, claim]) => [key, pinnedValue(claimAt(claims, claim))]);
-    return { role, organizationId: found, pins: Object.fromEntries(pinned) };
+    return { role, organizationId: found, pins: Object.fromEntries(pinned), basis: basisOf(settings, index + 1) };
   }
   return undefined;
+}
+
+/**
+ * Identifies the settings on which an access depends: the first `count` roles, of which the last one matches, and the pins. As long
+ * as they are the same, so is what the claims give.
+ */
+export function basisOf({ roles, pins }: Pick<IssuerSettings, "roles" | "pins">, count: number): string {
+  return `${count} ${hash("sha256", JSON.stringify([roles.slice(0, count), pins]), "hex")}`;
 }
 
 /** An address counts only if its issuer has verified it: elsewhere, anyone can state any address. */

@@ -106,6 +106,8 @@ export const ADMIN_SESSION = declareTable("admin_session", ["hash"], {
       organizationId: string | null;
       /** Those of their playground tokens. */
       pins: Pins;
+      /** The settings of the issuer that gave this access. */
+      basis: string;
       /** Address at which the provider ends its own session; null if it has none. */
       signOutUrl: string | null;
     }>("person"),

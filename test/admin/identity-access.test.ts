@@ -142,3 +142,16 @@ test("a JWT with scopes of this service needs `console:read` on /admin/v1, as a 
   expect(await listWith("models:read console:read")).toEqual([200, undefined]);
   expect(await listWith("openid")).toEqual([200, undefined]);
 });
+
+test("a session ends as soon as the configuration does not give its role any more, and another one stays", async () => {
+  const [owner, developer] = await Promise.all([signInAs("owner"), signInAs("developer")]);
+  const rolesOf = async () =>
+    Promise.all([owner, developer].map(async (client) => (await client.call("GET", "/session")).body.role));
+  await configure(["owner", "developer"]);
+  expect(await rolesOf()).toEqual(["owner", "developer"]);
+  await configure(["owner"]);
+  expect(await rolesOf()).toEqual(["owner", null]);
+  await configure(["developer", "owner"]);
+  expect(await rolesOf()).toEqual([null, null]);
+  await signInAs("developer");
+});

@@ -349,7 +349,7 @@ function personCases(subject: Subject): void {
     const nowMs = token.createdAtMs;
     const identity = identityRowOf("https://login.example", randomId("ada"), nowMs);
     const { id, issuer } = identity;
-    const access = { name: "Ada", role: "operator", organizationId: null, signOutUrl: null } as const;
+    const access = { name: "Ada", role: "operator", organizationId: null, basis: "", signOutUrl: null } as const;
     const person = { issuer, subject: identity.subject, ...access, pins: { user: "ada" } };
     const [hash, sessionHash] = [new Uint8Array(randomBytes(32)), new Uint8Array(randomBytes(32))];
     const times = { createdAtMs: nowMs, seenAtMs: nowMs, expiresAtMs: nowMs + 1_000 };

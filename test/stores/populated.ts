@@ -293,7 +293,7 @@ async function fillOthers({ store }: Subject, organizationId: string, tokenId: s
     ...times,
   });
   await store.admin.insertSession({ hash: memberHash, operatorId: null, tokenId, person: null, ...times });
-  const access = { name: "Ada", role: "auditor", organizationId: null, pins: {}, signOutUrl: null } as const;
+  const access = { name: "Ada", role: "auditor", organizationId: null, pins: {}, basis: "", signOutUrl: null } as const;
   const person = { issuer: "https://login.example", subject: "ada", ...access };
   await store.admin.insertSession({ hash: randomBytes(32), operatorId: null, tokenId: null, person, ...times });
   const short = { hash: randomBytes(32), tokenId, expiresAtMs: nowMs + HOUR_MS };
