@@ -104,11 +104,18 @@ const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
  * If the configuration allows it, the token becomes the header `x-goog-api-key`; otherwise the query keeps an empty one, which
  * is refused.
  */
-export function takeQueryKey(request: Pick<IncomingMessage, "headers">, url: string, isAllowed: boolean): string {
+export function takeQueryKey(
+  request: Pick<IncomingMessage, "headers" | "headersDistinct">,
+  url: string,
+  isAllowed: boolean,
+): string {
   const [found, before = "", key = "", after] = QUERY_KEY.exec(url) ?? [];
   if (found === undefined) return url;
   if (!isAllowed) return url.replace(QUERY_KEY, `${before}key=${after}`);
-  request.headers[GOOGLE_KEY_HEADER] ??= decodeURIComponent(key);
+  const token = new URLSearchParams(`key=${key}`).get("key") ?? "";
+  request.headers[GOOGLE_KEY_HEADER] ??= token;
+  const { headersDistinct } = request;
+  headersDistinct[GOOGLE_KEY_HEADER] = [...(headersDistinct[GOOGLE_KEY_HEADER] ?? []), token];
   return url.replace(QUERY_KEY, after === "" ? "" : before);
 }
 
@@ -121,14 +128,12 @@ const CHALLENGE = 'Bearer realm="tollgate"';
 const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
 
 /**
- * Returns the token of a request's header Authorization, x-api-key or x-goog-api-key. Several may have the same token. Throws
+ * Returns the token of a request's headers Authorization, x-api-key and x-goog-api-key. Several may have the same token. Throws
  * missing_token, or invalid_value if the request has different tokens, two headers Authorization or a token in its query
  * (RFC 6750, section 2).
  */
 export function bearerToken(request: FastifyRequest): string {
   const header = request.headers.authorization;
-  const name = API_KEY_HEADERS.find((one) => request.headers[one] !== undefined) ?? "";
-  const apiKey = request.headers[name];
   const query = request.query as Record<string, unknown> | undefined;
   if (query?.key !== undefined && request.routeOptions.config.errors === geminiErrors) {
     const message =
@@ -142,13 +147,15 @@ export function bearerToken(request: FastifyRequest): string {
       { param: "Authorization" },
     );
   }
-  const bearer = header === undefined ? undefined : BEARER.exec(header)?.[1];
-  if (typeof apiKey === "string" && header !== undefined && apiKey !== bearer) {
-    const message = `The headers \`Authorization\` and \`${name}\` have different access tokens. Send only one of them.`;
-    throw new ApiError("invalid_value", message, { param: name });
+  const names = API_KEY_HEADERS.filter((name) => request.headers[name] !== undefined);
+  const sent = new Set<string | undefined>(names.flatMap((name) => request.raw.headersDistinct[name] ?? []));
+  if (header !== undefined) sent.add(BEARER.exec(header)?.[1]);
+  if (sent.size > 1) {
+    const message = "The request has different access tokens. Send only one of them.";
+    throw new ApiError("invalid_value", message, { param: names[0] ?? "" });
   }
-  const token = bearer ?? (typeof apiKey === "string" && API_KEY.test(apiKey) ? apiKey : undefined);
-  if (token !== undefined) return token;
+  const [token] = sent;
+  if (token !== undefined && API_KEY.test(token)) return token;
   throw new ApiError("missing_token", undefined, { headers: { "www-authenticate": CHALLENGE } });
 }
 

@@ -8,6 +8,7 @@ import Anthropic, {
 } from "@anthropic-ai/sdk";
 import { betaTool } from "@anthropic-ai/sdk/helpers/beta/json-schema";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
+import { exchangeRaw } from "../hostile/raw-http.ts";
 import {
   makeOrganization,
   makeToken,
@@ -331,7 +332,7 @@ test("Hints that the upstream cannot take are listed by their names on the wire.
   ]);
 });
 
-test("The header x-api-key takes a token; both headers may have the same one.", async () => {
+test("The header x-api-key takes a token; several headers may have the same one, and no other one.", async () => {
   const ask = (headers: Record<string, string>) =>
     send(service, "/v1/messages", null, asking(), { headers: { ...headers, "content-type": "application/json" } });
   const authorization = `Bearer ${rich.token}`;
@@ -342,6 +343,16 @@ test("The header x-api-key takes a token; both headers may have the same one.", 
     400,
     { error: { type: "invalid_request_error", details: { param: "x-api-key" } } },
   ]);
+  const [one, other] = [`x-api-key: ${rich.token}`, `x-api-key: ${poor.token}`];
+  const google = (token: string) => `x-goog-api-key: ${token}`;
+  const statusOf = async (...headers: string[]) => {
+    const head = ["GET /v1/models HTTP/1.1", "Host: x", ...headers].join("\r\n");
+    return (await exchangeRaw(service.url, `${head}\r\n\r\n`))[0]?.status;
+  };
+  expect(await statusOf(one, one, google(rich.token))).toBe(200);
+  expect(await statusOf(one, other)).toBe(400);
+  expect(await statusOf(one, google(poor.token))).toBe(400);
+  expect(await statusOf(`Authorization: ${authorization}`, one, google(poor.token))).toBe(400);
   expect((await ask({ "x-api-key": "not a token" })).status).toBe(401);
 });
 
