@@ -232,7 +232,9 @@ export async function updateToken(
   if (change.name !== undefined) checkName(change.name);
   checkLimits(change.limits ?? null);
   checkPins(change.pinned ?? null);
-  const stated = { ...change, ...(scopes !== undefined && { scopes: scopesOf(scopes) }) };
+  // Of the default ones, the bounds may allow some only.
+  const isLeftOpen = scopes === null && bounds !== null;
+  const stated = { ...change, ...(scopes !== undefined && { scopes: isLeftOpen ? null : scopesOf(scopes) }) };
   for (;;) {
     const old = await tokenRow(core, id);
     // That of an identity can be given another expiry: nobody could create it again.

@@ -268,7 +268,11 @@ test("replacing the successor of a rotation revives no token that has ended, and
 describe("a token never grants more than its maker holds:", () => {
   test("the scopes of a JWT bound the tokens that it makes", async () => {
     const dev = await person("ines", "developer", { scope: "console:read models:read" });
-    expect((await make(dev)).body.scopes).toEqual(["models:read"]);
+    const made = (await make(dev)).body;
+    expect([made.scopes, (await change(dev, made, { scopes: null })).body.scopes]).toEqual([
+      ["models:read"],
+      ["models:read"],
+    ]);
     expect(refusalOf(await make(dev, { scopes: ["usage:read"] }))).toEqual([400, "invalid_value", "scopes"]);
     const console = await person("ines", "developer", { scope: "console:read" });
     expect(refusalOf(await make(console))).toEqual([403, "insufficient_role", null]);
