@@ -276,6 +276,13 @@ describe("input", () => {
     },
   );
 
+  test("a POST of an operation without a body may state the type of one, and one that needs a body may not be empty", async () => {
+    const post = (path: string) => operator(service).call("POST", path, "");
+    const { tokenId } = await makeOrganization(service, "1");
+    expect((await post(`/tokens/${tokenId}/revoke`)).status).toBe(200);
+    expect(await post("/organizations")).toMatchObject({ status: 400, body: { error: { code: "invalid_json" } } });
+  });
+
   test("text that the store cannot keep is refused, and no text can become a header", async () => {
     const evil = "a%00b";
     for (const path of [
