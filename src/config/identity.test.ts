@@ -39,6 +39,12 @@ describe("a claim", () => {
     ["is a verified domain", { email_domain: "b.example" }, { email: "a@B.example", email_verified: true }, true],
     ["is an unverified domain", { email_domain: "b.example" }, { email: "a@b.example", email_verified: false }, false],
     [
+      "is a domain without an address",
+      { email_domain: "b.example" },
+      { email: "b.example", email_verified: true },
+      false,
+    ],
+    [
       "is a domain inside of a name",
       { email_domain: "b.example" },
       { email: "b.example@evil.example", email_verified: true },

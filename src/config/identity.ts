@@ -44,11 +44,15 @@ export function basisOf({ roles, pins }: Pick<IssuerSettings, "roles" | "pins">,
   return `${count} ${hash("sha256", JSON.stringify([roles.slice(0, count), pins]), "hex")}`;
 }
 
-/** An address counts only if its issuer has verified it: elsewhere, anyone can state any address. */
+/** Returns an address only if its issuer has verified it: elsewhere, anyone can state any address. */
+function verifiedAddress({ email, email_verified }: JsonObject): string | undefined {
+  return email_verified === true && typeof email === "string" && email.includes("@") ? email : undefined;
+}
+
 function matchedClaim(claims: JsonObject, name: string): unknown {
   if (name !== "email" && name !== "email_domain") return claimAt(claims, name);
-  const { email, email_verified } = claims;
-  if (email_verified !== true || typeof email !== "string") return undefined;
+  const email = verifiedAddress(claims);
+  if (email === undefined) return undefined;
   return name === "email" ? email : email.slice(email.lastIndexOf("@") + 1).toLowerCase();
 }
 
@@ -92,7 +96,12 @@ export function identityContradiction(issuers: readonly IssuerSettings[]): { pat
         text: "has no use. Set clientId and clientSecret for sign-in, audience for JWT access tokens, or both.",
       };
     }
-    for (const [place, { role, organization }] of roles.entries()) {
+    for (const [place, { when, role, organization }] of roles.entries()) {
+      const { email_domain: domain = "" } = when;
+      if (typeof domain === "string" && domain !== domain.toLowerCase()) {
+        const text = `is ${JSON.stringify(domain)}, but must be in lower case.`;
+        return { path: [...path, "roles", place, "when", "email_domain"], text };
+      }
       const needsOrganization = ORGANIZATION_ROLES.some((one) => one === role);
       if (needsOrganization === (organization !== undefined)) continue;
       const text = needsOrganization
