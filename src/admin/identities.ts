@@ -1,6 +1,6 @@
 import { LRUCache } from "lru-cache";
 import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/principal.ts";
-import { accessOfClaims, type ClaimedAccess, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
+import { accessOfClaims, type ClaimedAccess, namesOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
@@ -23,7 +23,6 @@ export interface IdentitiesOptions extends AuditTime {
 /** A person or a caller whom an issuer identifies, with their access. */
 interface Identified extends ClaimedAccess {
   identity: IdentityRow;
-  /** With the host of the issuer, by which names of several issuers differ. */
   name: string;
 }
 
@@ -106,8 +105,7 @@ export class Identities {
     if (organizationId === undefined) {
       throw new ApiError("no_role", "Your organization does not exist in this service.");
     }
-    const stated = nameOfClaims(claims);
-    const name = `${stated.slice(0, 150)} (${new URL(settings.issuer).host})`.slice(0, NAME_CHARACTERS_MAX);
+    const { stated, name } = namesOfClaims(claims, settings.issuer);
     const identity = identityRowOf(settings.issuer, String(claims.sub), nowMs, stated);
     const who = { ...access, organizationId, identity, name };
     const scopes = typeof claims.scope === "string" ? claims.scope.split(" ") : [];

@@ -70,11 +70,17 @@ function pinnedValue(claim: unknown): string | null {
   return text === "" || text.length > LABEL_CHARACTERS_MAX ? null : text;
 }
 
-/** Returns how people know an account. An address counts only if its issuer has verified it. */
-export function nameOfClaims(claims: JsonObject): string {
-  const names = [claims.email_verified === true ? claims.email : null, claims.preferred_username, claims.name];
-  const name = names.find((one) => typeof one === "string" && isSeen(one)) ?? claims.sub;
-  return printable(String(name), NAME_CHARACTERS_MAX);
+/**
+ * Returns how people know an account, and the name of what it does: a text that its holder may have chosen is followed by the host of
+ * the issuer, so that nobody has the name of another one.
+ */
+export function namesOfClaims(claims: JsonObject, issuer: string): { stated: string; name: string } {
+  const address = verifiedAddress(claims);
+  const names = [address, claims.preferred_username, claims.name];
+  const found = names.find((one) => typeof one === "string" && isSeen(one)) ?? claims.sub;
+  const stated = printable(String(found), NAME_CHARACTERS_MAX);
+  const name = found === address ? stated : `${stated.slice(0, 150)} (${new URL(issuer).host})`;
+  return { stated, name: name.slice(0, NAME_CHARACTERS_MAX) };
 }
 
 /** Returns the first contradiction between settings of issuers, with its path and the words that follow it. */
