@@ -86,7 +86,7 @@ interface Refused {
   refusal: TokenRefusal;
 }
 
-const UNKNOWN: Known = { holder: null, refusal: "unknown_token" };
+const UNKNOWN: Refused = { holder: null, refusal: "unknown_token" };
 const UNKNOWN_TOKEN = () => new ApiError("invalid_token", "The token is not valid.");
 const REFUSALS: Record<TokenRefusal, () => ApiError> = {
   unknown_token: UNKNOWN_TOKEN,
@@ -117,11 +117,11 @@ export class Sessions {
   async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<BegunSession> {
     const { accounts } = this.#options;
     const { holder, refusal } = token.startsWith(ADMIN_TOKEN_MARK)
-      ? await this.#byOperatorToken(token)
+      ? await this.operatorOf(token)
       : this.#member(isToken(token) ? await accounts.tokenByHash(hashOf(token)) : undefined);
     if (refusal !== null) {
       await countFailure();
-      await this.#recordRefusal(token, origin, { holder, refusal });
+      await this.recordRefused(token, origin, { holder, refusal });
       throw REFUSALS[refusal]();
     }
     const { clock, noteUse } = this.#options;
@@ -179,28 +179,20 @@ export class Sessions {
     if (holder) await rows.deleteSession(hashOf(secret), this.#record(holder, origin, { action: "session.sign_out" }));
   }
 
-  async operatorOf(token: string): Promise<Administrator | undefined> {
-    const { holder, refusal } = await this.#byOperatorToken(token);
-    return refusal === null ? { ...holder, session: null } : undefined;
+  /** Returns the operator or the auditor with a token, or why it is refused. */
+  async operatorOf(token: string): Promise<Known> {
+    const isOne = isToken(token, ADMIN_TOKEN_MARK);
+    return operatorIn(isOne ? await this.#options.rows.operatorByHash(hashOf(token)) : undefined);
   }
 
-  async recordRefused(token: string, origin: Origin): Promise<void> {
-    const { holder, refusal } = await this.#byOperatorToken(token);
-    if (refusal !== null) await this.#recordRefusal(token, origin, { holder, refusal });
-  }
-
-  recordRefusedPerson(failure: SignInFailure, origin: Origin): Promise<void> {
-    return this.#options.failures.record(origin, failure);
-  }
-
-  #recordRefusal(token: string, origin: Origin, { holder, refusal }: Refused): Promise<void> {
+  /** Records a token that is refused; by default as one that is not known. */
+  recordRefused(token: string, origin: Origin, { holder, refusal }: Refused = UNKNOWN): Promise<void> {
     const after = { reason: refusal, token: displayPrefix(token) };
     return this.#options.failures.record(origin, after, holder);
   }
 
-  async #byOperatorToken(token: string): Promise<Known> {
-    const isOne = isToken(token, ADMIN_TOKEN_MARK);
-    return operatorIn(isOne ? await this.#options.rows.operatorByHash(hashOf(token)) : undefined);
+  recordRefusedPerson(failure: SignInFailure, origin: Origin): Promise<void> {
+    return this.#options.failures.record(origin, failure);
   }
 
   async #bySession({ operatorId, tokenId, person }: SessionRow): Promise<Known> {

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isJwt } from "../../admin/jwt.ts";
+import type { Sessions } from "../../admin/sessions.ts";
 import { type Permission, permits } from "../../api/admin/roles.ts";
 import { ApiError } from "../../errors.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
@@ -44,17 +45,20 @@ async function callerOf(services: Services, request: FastifyRequest) {
 }
 
 async function callerOfToken({ sessions, identities, gateway }: Services, request: FastifyRequest, token: string) {
-  let refusal = new ApiError("invalid_token", "The token is not valid: send that of an operator or an auditor.");
+  let error = new ApiError("invalid_token", "The token is not valid: send that of an operator or an auditor.");
+  let known: Parameters<Sessions["recordRefused"]>[2];
   try {
-    const who = await (isJwt(token) ? identities.administratorOf(token) : sessions.operatorOf(token));
-    if (who !== undefined) return who;
-  } catch (error) {
-    if (!(error instanceof ApiError) || error.status !== 401) throw error;
-    refusal = error;
+    if (isJwt(token)) return await identities.administratorOf(token);
+    const { holder, refusal } = await sessions.operatorOf(token);
+    if (refusal === null) return { ...holder, session: null };
+    known = { holder, refusal };
+  } catch (thrown) {
+    if (!(thrown instanceof ApiError) || thrown.status !== 401) throw thrown;
+    error = thrown;
   }
   await countFailedSignIn(gateway.limits, request);
-  await sessions.recordRefused(token, { address: request.ip, requestId: request.id });
-  throw withChallenge(refusal);
+  await sessions.recordRefused(token, { address: request.ip, requestId: request.id }, known);
+  throw withChallenge(error);
 }
 
 /** Counts a failed sign-in; rejects with rate_limit_exceeded after too many from one address (of IPv6: one /64). */
