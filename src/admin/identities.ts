@@ -1,8 +1,9 @@
 import { LRUCache } from "lru-cache";
 import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/principal.ts";
-import { accessOfClaims, type ClaimedAccess, namesOfClaims } from "../config/identity.ts";
+import { accessOfClaims, type ClaimedAccess, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
+import type { Person } from "../stores/queries/admin.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
 import type { Store } from "../stores/store.ts";
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
@@ -29,10 +30,10 @@ interface Identified extends ClaimedAccess {
 interface CachedJwt extends VerifiedJwt {
   who: Identified;
   scopes: ReadonlySet<Scope>;
-  /** False if the JWT has no scopes of this service, and so the default ones. */
-  isScoped: boolean;
 }
 
+/** Those of a JWT without scopes of this service. */
+const UNSCOPED: ReadonlySet<Scope> = new Set(DEFAULT_SCOPES);
 const VERIFIED_MAX = 10_000;
 const BOOKED_MAX = 50_000;
 /** In place of the first characters of a secret. */
@@ -56,14 +57,12 @@ export class Identities {
   /** Returns the principal of a JWT on `/v1`. Rejects with ApiError. */
   async principalOf(jwt: string): Promise<Principal> {
     const { who, scopes } = await this.#verify(jwt);
-    const { role, organizationId } = who;
+    const { role, organizationId, identity, name } = who;
     if (organizationId === null || role === "billing") {
-      throw new ApiError(
-        "insufficient_role",
-        `The role \`${role}\` sends no requests to the models of an organization.`,
-      );
+      const message = `The role \`${role}\` sends no requests to the models of an organization.`;
+      throw new ApiError("insufficient_role", message);
     }
-    const { hashHex } = await this.tokenOf({ ...who, organizationId });
+    const { hashHex } = await this.tokenOf({ ...identity, name }, organizationId);
     const principal = await this.#options.authenticate(hashHex);
     const allowed = [...principal.scopes].filter((scope) => scopes.has(scope));
     return { ...principal, scopes: new Set(allowed), pins: { ...principal.pins, ...who.pins } };
@@ -71,8 +70,8 @@ export class Identities {
 
   /** Returns the administrator of a JWT on `/admin/v1`. Rejects with ApiError. */
   async administratorOf(jwt: string): Promise<Administrator> {
-    const { who, scopes, isScoped } = await this.#verify(jwt);
-    if (isScoped && !scopes.has(MEMBER_SCOPE)) {
+    const { who, scopes } = await this.#verify(jwt);
+    if (scopes !== UNSCOPED && !scopes.has(MEMBER_SCOPE)) {
       const message = `On /admin/v1, a JWT that has scopes of this service needs \`${MEMBER_SCOPE}\`.`;
       throw new ApiError("insufficient_scope", message);
     }
@@ -105,33 +104,29 @@ export class Identities {
     if (organizationId === undefined) {
       throw new ApiError("no_role", "Your organization does not exist in this service.");
     }
-    const { stated, name } = namesOfClaims(claims, settings.issuer);
-    const identity = identityRowOf(settings.issuer, String(claims.sub), nowMs, stated);
+    const name = nameOfClaims(claims, settings.issuer);
+    const identity = identityRowOf(settings.issuer, String(claims.sub), nowMs, name);
     const who = { ...access, organizationId, identity, name };
     const scopes = typeof claims.scope === "string" ? claims.scope.split(" ") : [];
     const known = SCOPES.filter((one) => scopes.includes(one));
-    const isScoped = known.length > 0;
-    const cached = { ...verified, who, isScoped, scopes: new Set(isScoped ? known : DEFAULT_SCOPES) };
+    const cached = { ...verified, who, scopes: known.length > 0 ? new Set(known) : UNSCOPED };
     this.#verified.set(key, cached);
     return cached;
   }
 
   /** Returns the token that stands for an identity in an organization, and writes its row at its first use. */
-  async tokenOf({
-    identity,
-    organizationId,
-    name,
-  }: Pick<Identified, "identity" | "name"> & { organizationId: string }) {
+  async tokenOf({ issuer, subject, name }: Pick<Person, "issuer" | "subject" | "name">, organizationId: string) {
     const { rows, clock } = this.#options;
+    const identity = identityRowOf(issuer, subject, clock(), name);
     // Never the hash of a token with a secret: those begin with their mark.
-    const hash = hashOf(JSON.stringify([identity.issuer, identity.subject, organizationId]));
+    const hash = hashOf(JSON.stringify([issuer, subject, organizationId]));
     const id = identityTokenId(identity, organizationId);
     const token = { id, hashHex: hash.toString("hex") };
     if (this.#booked.has(token.hashHex)) return token;
     const terms = { scopes: [...DEFAULT_SCOPES], models: null, limits: null, expiresAtMs: null };
-    const origin = { kind: "identity", createdAtMs: clock(), createdBy: identity.id } as const;
+    const origin = { kind: "identity", createdAtMs: identity.createdAtMs, createdBy: identity.id } as const;
     const row = tokenRowOf({ organizationId, id, name, hash, prefix: PREFIX, ...terms, ...origin });
-    const after = { name, prefix: PREFIX, scopes: row.scopes, issuer: identity.issuer, subject: identity.subject };
+    const after = { name, prefix: PREFIX, scopes: row.scopes, issuer, subject };
     const change = { action: "token.create", organizationId, subjectId: id, after };
     await rows.insertIdentityToken(identity, row, auditRow(SERVICE_ACTOR, change, this.#options));
     this.#booked.set(token.hashHex, true);

@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 import type { AuthorizationCodeGrantChecks, ClientAuth, Configuration, TokenEndpointResponse } from "openid-client";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { printable } from "../api/wording.ts";
-import { accessOfClaims, basisOf, NAME_CHARACTERS_MAX, namesOfClaims } from "../config/identity.ts";
+import { accessOfClaims, basisOf, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { Person } from "../stores/queries/admin.ts";
@@ -129,24 +129,24 @@ export class OpenIdSignIn {
     { claims, signOutUrl }: { claims: JsonObject & { sub: string }; signOutUrl: string | null },
   ) {
     const { issuer } = settings;
-    const { stated: known, name } = namesOfClaims(claims, issuer);
-    const account = `${known} (${labelOf(settings)})`;
+    const name = nameOfClaims(claims, issuer);
+    const account = `${name} (${labelOf(settings)})`;
     const access = accessOfClaims(settings, claims);
     if (access === undefined) {
-      const message = `You are signed in to ${labelOf(settings)} as ${known}, but this account has no role here. Ask an operator for access, or use another account.`;
+      const message = `You are signed in to ${labelOf(settings)} as ${name}, but this account has no role here. Ask an operator for access, or use another account.`;
       return refusal("no_role", message, account);
     }
     const { role, organizationId: stated, pins, basis } = access;
     const { identities, accounts, clock } = this.#options;
     const organizationId = stated && (await accounts.organizationNamed(stated))?.id;
     if (organizationId === undefined) {
-      const message = `The organization of ${known}, ${printable(String(stated), NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
+      const message = `The organization of ${name}, ${printable(String(stated), NAME_CHARACTERS_MAX)}, does not exist here. Ask an operator to create it.`;
       return refusal("no_role", message, account);
     }
     const person = { issuer, subject: claims.sub, name, role, organizationId, pins, basis, signOutUrl };
-    await identities.insertIdentity(identityRowOf(issuer, claims.sub, clock(), known));
+    await identities.insertIdentity(identityRowOf(issuer, claims.sub, clock(), name));
     if (await this.admits(person)) return { person };
-    return refusal("blocked", `An operator has blocked the account ${known}.`, account);
+    return refusal("blocked", `An operator has blocked the account ${name}.`, account);
   }
 
   #clients(): IssuerSettings[] {

@@ -36,10 +36,7 @@ export function accessOfClaims(settings: IssuerSettings, claims: JsonObject): Cl
   return undefined;
 }
 
-/**
- * Identifies the settings on which an access depends: the first `count` roles, of which the last one matches, and the pins. As long
- * as they are the same, so is what the claims give.
- */
+/** Identifies the settings on which an access depends: the first `count` roles, of which the last one matches, and the pins. */
 export function basisOf({ roles, pins }: Pick<IssuerSettings, "roles" | "pins">, count: number): string {
   return `${count} ${hash("sha256", JSON.stringify([roles.slice(0, count), pins]), "hex")}`;
 }
@@ -70,17 +67,13 @@ function pinnedValue(claim: unknown): string | null {
   return text === "" || text.length > LABEL_CHARACTERS_MAX ? null : text;
 }
 
-/**
- * Returns how people know an account, and the name of what it does: a text that its holder may have chosen is followed by the host of
- * the issuer, so that nobody has the name of another one.
- */
-export function namesOfClaims(claims: JsonObject, issuer: string): { stated: string; name: string } {
+/** Returns how people know an account: a name that its holder may have chosen has the host of the issuer, and so is nobody else's. */
+export function nameOfClaims(claims: JsonObject, issuer: string): string {
   const address = verifiedAddress(claims);
   const names = [address, claims.preferred_username, claims.name];
-  const found = names.find((one) => typeof one === "string" && isSeen(one)) ?? claims.sub;
-  const stated = printable(String(found), NAME_CHARACTERS_MAX);
-  const name = found === address ? stated : `${stated.slice(0, 150)} (${new URL(issuer).host})`;
-  return { stated, name: name.slice(0, NAME_CHARACTERS_MAX) };
+  const name = names.find((one) => typeof one === "string" && isSeen(one)) ?? claims.sub;
+  const shown = printable(String(name), NAME_CHARACTERS_MAX);
+  return name === address ? shown : `${shown.slice(0, 150)} (${new URL(issuer).host})`.slice(0, NAME_CHARACTERS_MAX);
 }
 
 /** Returns the first contradiction between settings of issuers, with its path and the words that follow it. */

@@ -104,11 +104,7 @@ const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
  * If the configuration allows it, the token becomes the header `x-goog-api-key`; otherwise the query keeps an empty one, which
  * is refused.
  */
-export function takeQueryKey(
-  request: Pick<IncomingMessage, "headers" | "headersDistinct">,
-  url: string,
-  isAllowed: boolean,
-): string {
+export function takeQueryKey(request: IncomingMessage, url: string, isAllowed: boolean): string {
   const [found, before = "", key = "", after] = QUERY_KEY.exec(url) ?? [];
   if (found === undefined) return url;
   if (!isAllowed) return url.replace(QUERY_KEY, `${before}key=${after}`);
@@ -133,6 +129,7 @@ const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
  * (RFC 6750, section 2).
  */
 export function bearerToken(request: FastifyRequest): string {
+  const { headersDistinct } = request.raw;
   const header = request.headers.authorization;
   const query = request.query as Record<string, unknown> | undefined;
   if (query?.key !== undefined && request.routeOptions.config.errors === geminiErrors) {
@@ -140,15 +137,12 @@ export function bearerToken(request: FastifyRequest): string {
       "A token in the query is not allowed. Send it in the header `x-goog-api-key`, or let the operator set server.keyInQuery.";
     throw new ApiError("invalid_value", message, { param: "key" });
   }
-  if (query?.access_token !== undefined || hasSeveralAuthorizations(request.raw.rawHeaders)) {
-    throw new ApiError(
-      "invalid_value",
-      "Send one access token, once: in a single header `Authorization: Bearer <token>`.",
-      { param: "Authorization" },
-    );
+  if (query?.access_token !== undefined || (headersDistinct.authorization ?? []).length > 1) {
+    const message = "Send one access token, once: in a single header `Authorization: Bearer <token>`.";
+    throw new ApiError("invalid_value", message, { param: "Authorization" });
   }
-  const names = API_KEY_HEADERS.filter((name) => request.headers[name] !== undefined);
-  const sent = new Set<string | undefined>(names.flatMap((name) => request.raw.headersDistinct[name] ?? []));
+  const names = API_KEY_HEADERS.filter((name) => headersDistinct[name] !== undefined);
+  const sent = new Set<string | undefined>(names.flatMap((name) => headersDistinct[name] ?? []));
   if (header !== undefined) sent.add(BEARER.exec(header)?.[1]);
   if (sent.size > 1) {
     const message = "The request has different access tokens. Send only one of them.";
@@ -157,15 +151,6 @@ export function bearerToken(request: FastifyRequest): string {
   const [token] = sent;
   if (token !== undefined && API_KEY.test(token)) return token;
   throw new ApiError("missing_token", undefined, { headers: { "www-authenticate": CHALLENGE } });
-}
-
-function hasSeveralAuthorizations(rawHeaders: readonly string[]): boolean {
-  let seen = 0;
-  for (let index = 0; index < rawHeaders.length; index += 2) {
-    const name = rawHeaders[index] ?? "";
-    if (name.length === 13 && name.toLowerCase() === "authorization") seen += 1;
-  }
-  return seen > 1;
 }
 
 /** Adds the challenge of RFC 6750, section 3, to the error of a rejected token. Returns other errors unchanged. */

@@ -1,4 +1,4 @@
-import type { Administrator } from "../admin/sessions.ts";
+import type { Directory } from "../admin/directory.ts";
 import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
@@ -27,7 +27,6 @@ import {
 import {
   type AccountCore,
   allPages,
-  type Core,
   checkLimits,
   checkName,
   closedOrganization,
@@ -37,10 +36,9 @@ import {
   rowRecord,
   stated,
   unknownOrganization,
-  wholeList,
 } from "./core.ts";
 import { creditsJson, grantCredits } from "./credits.ts";
-import { amountOf, operation, sharedOperation } from "./operation.ts";
+import { amountOf, type OperationCall, operation, sharedOperation } from "./operation.ts";
 import { EXTERNAL_ID, PRICE_LIST, refuseExternalId, termsOf, UPDATE } from "./organization-terms.ts";
 
 export const listOrganizations = operation({
@@ -58,7 +56,7 @@ export const listOrganizations = operation({
   async handle({ directory }, { who, query: { search = null, external_id: externalId = null, status = null }, page }) {
     const organizationId = who?.organizationId ?? null;
     if (organizationId === null) return directory.organizations({ search, externalId, status, ...page });
-    return wholeList([await organizationFor(directory, who, organizationId)]);
+    return { object: "list", data: [await organizationFor(directory, who, organizationId)], next_cursor: null };
   },
   commands: [
     command({
@@ -157,7 +155,7 @@ export const showOrganization = operation({
 });
 
 /** Reads an organization. Only operators and auditors see its note. Rejects with not_found. */
-async function organizationFor(directory: Core["directory"], who: Administrator | null, id: string) {
+async function organizationFor(directory: Directory, who: OperationCall["who"], id: string) {
   const organization = await found(directory.organization(id));
   return (who?.organizationId ?? null) === null ? organization : { ...organization, note: null };
 }
@@ -259,10 +257,8 @@ export const changeTokenBounds = sharedOperation({
   summary: "Set what tokens the owners and developers of an organization can create themselves",
   body: (s) => s.OwnTokenBounds,
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
-  async handle(
-    core,
-    { who, params: { id }, body: { max_count: countMax, models, max_cap: capMax, max_days: daysMax } },
-  ) {
+  async handle(core, { who, params: { id }, body }) {
+    const { max_count: countMax, models, max_cap: capMax, max_days: daysMax } = body;
     if (capMax !== null) amountOf("max_cap", capMax);
     await updateOrganization(core, id, { tokenBounds: { countMax, models, capMax, daysMax } });
     return organizationFor(core.directory, who, id);

@@ -293,10 +293,7 @@ async function receiverRow({ events }: Core, who: Administrator | null, id: stri
 }
 
 /** Rejects with invalid_value for terms of a receiver that are not allowed. */
-async function checkReceiver(
-  core: Core,
-  row: Pick<ReceiverRow, "organizationId" | "name" | "format" | "target">,
-): Promise<void> {
+async function checkReceiver(core: Core, row: Pick<ReceiverRow, "organizationId" | "name" | "format" | "target">) {
   checkName(row.name);
   const fault = await core.receiverFault(row);
   // The target may contain a secret.

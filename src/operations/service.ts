@@ -1,11 +1,9 @@
 import type { ShortToken } from "../admin/short-tokens.ts";
-import { identityRowOf } from "../admin/token.ts";
 import type { AdminModelList, ResumedRoute } from "../api/admin/reports.ts";
 import type { PlaygroundToken } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
 import { pricesByClass } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
-import type { TokenRow } from "../stores/queries/accounts.ts";
 import { found, notFound } from "./core.ts";
 import { type OperationCall, type OperationServices, operation, requireOwn } from "./operation.ts";
 import { expectActive, tokenRow } from "./token-terms.ts";
@@ -122,36 +120,29 @@ async function shortTokenFor(
   who: OperationCall["who"],
   named: string | null,
 ): Promise<ShortToken> {
-  const { shortTokens, facts, actor } = services;
-  if (who !== null && who.person !== null && who.session === null) {
+  const { shortTokens, identities, facts, actor } = services;
+  const { person = null, organizationId: limitedTo = null, session = null } = who ?? {};
+  if (person !== null && session === null) {
     // It would have neither the scopes nor the end of the JWT.
     throw new ApiError("insufficient_role", "Sign in to the console: a JWT is itself an access token for `/v1`.");
   }
-  const operatorId = who !== null && who.token === null ? who.id : null;
-  const holder = { actor, session: who?.session ?? null, operatorId };
   if (who !== null && named !== null) requireOwn(who, named);
-  const token = who?.token ?? (await tokenOfPerson(services, who));
-  if (token !== null) {
-    expectActive(services, token, "used");
-    if (token.scopes.includes("chat.completions:write")) return shortTokens.issueFor(token, holder);
+  let token = who?.token;
+  if (person !== null && limitedTo !== null) {
+    token = await tokenRow(services, (await identities.tokenOf(person, limitedTo)).id);
+  } else if (!token) {
+    const organizationId = who === null ? guestsOrganization(facts, named) : named;
+    if (organizationId === null) {
+      const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
+      throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
+    }
+    token = await found(shortTokens.consoleToken(organizationId, actor));
+  }
+  expectActive(services, token, "used");
+  if (!token.scopes.includes("chat.completions:write")) {
     throw new ApiError("insufficient_scope", "Your token needs the scope `chat.completions:write`.");
   }
-  const organizationId = who === null ? guestsOrganization(facts, named) : named;
-  if (organizationId === null) {
-    const message = "Missing required parameter: 'organization_id': whose credits the playground spends.";
-    throw new ApiError("missing_required_parameter", message, { param: "organization_id" });
-  }
-  const ofConsole = await found(shortTokens.consoleToken(organizationId, actor));
-  if (ofConsole.revokedAtMs === null) return shortTokens.issueFor(ofConsole, holder);
-  throw new ApiError("token_ended", `The console's token ${ofConsole.id} was revoked.`);
-}
-
-async function tokenOfPerson(services: OperationServices, who: OperationCall["who"]): Promise<TokenRow | null> {
-  if (who === null || who.person === null || who.organizationId === null) return null;
-  const { organizationId, name, person } = who;
-  const identity = identityRowOf(person.issuer, person.subject, services.clock(), name);
-  const { id } = await services.identities.tokenOf({ identity, organizationId, name });
-  return tokenRow(services, id);
+  return shortTokens.issueFor(token, { actor, session, operatorId: who?.token === null ? who.id : null });
 }
 
 function guestsOrganization({ guest_playground }: OperationServices["facts"], named: string | null): string {

@@ -29,17 +29,14 @@ export function creatorIn(who: Administrator | null): string | null {
   return who === null || permits(who.role, "all-tokens:read") ? null : who.id;
 }
 
-/**
- * Returns the ids of the tokens whose spending a caller sees; null for all. The first token of a rotation, which names the caller
- * of all, is one of them.
- */
+/** Returns the ids of the tokens whose spending a caller sees, with the first ones of their rotations; null for all. */
 export async function seenTokens({ directory }: Pick<Core, "directory">, who: Administrator | null) {
   const createdBy = creatorIn(who);
   if (who === null || createdBy === null) return null;
-  const filter = { organizationId: who.organizationId, createdBy, search: null, status: null };
-  const created = await allPages((page) => directory.tokens({ ...filter, ...page }));
-  const own = who.person === null ? [] : [identityTokenId(who.person, who.organizationId ?? "")];
-  return new Set([...own, ...created.map(({ id }) => id)]);
+  const { organizationId, person } = who;
+  const filter = { organizationId, createdBy, search: null, status: null };
+  const ids = (await allPages((page) => directory.tokens({ ...filter, ...page }))).map(({ id }) => id);
+  return new Set(person && organizationId ? [...ids, identityTokenId(person, organizationId)] : ids);
 }
 
 /**

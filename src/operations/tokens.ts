@@ -232,7 +232,7 @@ export async function updateToken(
   if (change.name !== undefined) checkName(change.name);
   checkLimits(change.limits ?? null);
   checkPins(change.pinned ?? null);
-  // Of the default ones, the bounds may allow some only.
+  // The bounds may allow some of the default ones only.
   const isLeftOpen = scopes === null && bounds !== null;
   const stated = { ...change, ...(scopes !== undefined && { scopes: isLeftOpen ? null : scopesOf(scopes) }) };
   for (;;) {

@@ -61,6 +61,7 @@ export class Overviews {
       days.usage(owner, fromDay, toDay),
       refusals.days(owner, fromDay, toDay),
     ]);
+    const seen = rows.filter(({ dimension, name }) => dimension !== "token" || tokens?.has(name) !== false);
     const models = rows.filter(({ dimension }) => dimension === "model");
     const firstTokens = rows.filter(({ dimension }) => dimension === "first_token");
     const toCounts = forOperator ? countsWithCost : countsForMember;
@@ -79,10 +80,7 @@ export class Overviews {
       })),
       refusals: refusalsByCode(refused),
       top_models: topOf(models).map(([model, counts]) => ({ model, ...toCounts(counts) })),
-      ...(await this.#tops(
-        rows.filter(({ dimension, name }) => dimension !== "token" || tokens?.has(name) !== false),
-        toCounts,
-      )),
+      ...(await this.#tops(seen, toCounts)),
     };
   }
 

@@ -43,9 +43,7 @@ export function webhookSender(options: WebhookOptions): Sender {
       const dispatcher = receiver.organizationId === null ? ofService : ofOrganizations;
       return post(receiver.target, { dispatcher, headers, body }, signal, options.timeoutMs ?? TIMEOUT_MS);
     },
-    async close() {
-      await Promise.all([ofService.destroy(), ofOrganizations.destroy()]);
-    },
+    close: async () => void (await Promise.all([ofService.destroy(), ofOrganizations.destroy()])),
   };
 }
 

@@ -1,6 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
 import { isJwt } from "../../admin/jwt.ts";
-import type { Sessions } from "../../admin/sessions.ts";
 import { type Permission, permits } from "../../api/admin/roles.ts";
 import { ApiError } from "../../errors.ts";
 import type { Gateway } from "../../gateway/gateway.ts";
@@ -46,7 +45,7 @@ async function callerOf(services: Services, request: FastifyRequest) {
 
 async function callerOfToken({ sessions, identities, gateway }: Services, request: FastifyRequest, token: string) {
   let error = new ApiError("invalid_token", "The token is not valid: send that of an operator or an auditor.");
-  let known: Parameters<Sessions["recordRefused"]>[2];
+  let known: Parameters<typeof sessions.recordRefused>[2];
   try {
     if (isJwt(token)) return await identities.administratorOf(token);
     const { holder, refusal } = await sessions.operatorOf(token);
