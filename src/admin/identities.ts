@@ -3,7 +3,6 @@ import { DEFAULT_SCOPES, type Principal, SCOPES, type Scope } from "../api/princ
 import { accessOfClaims, type ClaimedAccess, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
-import type { Person } from "../stores/queries/admin.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
 import type { Store } from "../stores/store.ts";
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "./audit.ts";
@@ -115,7 +114,7 @@ export class Identities {
   }
 
   /** Returns the token that stands for an identity in an organization, and writes its row at its first use. */
-  async tokenOf({ issuer, subject, name }: Pick<Person, "issuer" | "subject" | "name">, organizationId: string) {
+  async tokenOf({ issuer, subject, name }: Record<"issuer" | "subject" | "name", string>, organizationId: string) {
     const { rows, clock } = this.#options;
     const identity = identityRowOf(issuer, subject, clock(), name);
     // Never the hash of a token with a secret: those begin with their mark.

@@ -37,6 +37,12 @@ describe("a claim", () => {
       false,
     ],
     ["is a verified domain", { email_domain: "b.example" }, { email: "a@B.example", email_verified: true }, true],
+    [
+      "is the domain of a rule in upper case",
+      { email_domain: "B.Example" },
+      { email: "a@b.example", email_verified: true },
+      true,
+    ],
     ["is an unverified domain", { email_domain: "b.example" }, { email: "a@b.example", email_verified: false }, false],
     [
       "is a domain without an address",
