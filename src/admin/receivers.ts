@@ -38,9 +38,8 @@ export function signingKeys({ secrets }: ReceiverRow, nowMs: number): Buffer[] {
 }
 
 /**
- * Returns why nothing may be sent to the target of a receiver; undefined if it may. Private hosts are never allowed to an
- * organization, whose owners would reach the operator's network and read the results. Names are resolved only when a connection is
- * opened, and their addresses are checked then.
+ * Returns why nothing may be sent to the target of a receiver; undefined if it may. No organization has private hosts: its owners
+ * would reach the operator's network. Names are resolved only when a connection is opened, and their addresses are checked then.
  */
 export function targetFault(
   { organizationId, format, target }: Pick<ReceiverRow, "organizationId" | "format" | "target">,

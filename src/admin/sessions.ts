@@ -99,8 +99,8 @@ const REFUSALS: Record<TokenRefusal, () => ApiError> = {
 
 /**
  * Sessions of the console, stored in the database, so that every node knows them. A session ends with the token that it
- * began with, and that of a person when the settings that gave it change or they are blocked. Secrets are found by their hash and never
- * compared character by character. Every sign-in, also a refused one, and every sign-out is recorded.
+ * began with, and that of a person when the settings that gave it change or they are blocked. Secrets are found by their hash
+ * and never compared character by character. Every sign-in, also a refused one, and every sign-out is recorded.
  */
 export class Sessions {
   readonly #options: SessionsOptions;
