@@ -15,7 +15,7 @@ export interface ShortTokenHolder {
 }
 
 /** A token that lives for minutes, for a browser. */
-export interface ShortToken {
+interface ShortToken {
   token: string;
   organizationId: string;
   expiresAtMs: number;

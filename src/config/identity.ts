@@ -15,7 +15,6 @@ export interface ClaimedAccess {
   /** The organization of a role within one; null for the other roles. */
   organizationId: string | null;
   pins: Pins;
-  /** See `basisOf`. */
   basis: string;
 }
 
@@ -23,15 +22,15 @@ export interface ClaimedAccess {
  * Returns the access that the claims of a verified token give, by the first role of its issuer that matches; undefined if none
  * does. A role whose organization is in a claim does not match without this claim.
  */
-export function accessOfClaims(settings: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
-  const { roles, pins } = settings;
+export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
   for (const [index, { when, role, organization }] of roles.entries()) {
     if (!Object.entries(when).every(([name, value]) => isMatch(claims, name, value))) continue;
     const found = typeof organization === "object" ? claimAt(claims, organization.claim) : (organization ?? null);
     if (found !== null && (typeof found !== "string" || found === "" || found === PLAYGROUND_ID)) continue;
     if (found === null && organization !== undefined) continue;
     const pinned = Object.entries(pins).map(([key, claim]) => [key, pinnedValue(claimAt(claims, claim))]);
-    return { role, organizationId: found, pins: Object.fromEntries(pinned), basis: basisOf(settings, index + 1) };
+    const basis = basisOf({ roles, pins }, index + 1);
+    return { role, organizationId: found, pins: Object.fromEntries(pinned), basis };
   }
   return undefined;
 }

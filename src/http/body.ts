@@ -55,7 +55,7 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
     if (takesForm(request)) throw wrongMediaType(request);
     const { body, inTurn } = await read(request, new JsonScanner(JSON_BOUNDS));
     // Clients that state the type in all their requests send it without a body too.
-    if (body.length === 0 && (request.method === "DELETE" || request.routeOptions.config.hasNoBody)) return undefined;
+    if (body.length === 0 && request.routeOptions.schema?.body === undefined) return undefined;
     return body.length > LARGE_BYTES ? inTurn(() => parseJson(body)) : parseJson(body);
   });
   server.addContentTypeParser(FORM_TYPE, async (request: FastifyRequest) => {

@@ -74,8 +74,6 @@ function discardBody({ raw: request }: FastifyRequest, reply: FastifyReply): voi
 declare module "fastify" {
   interface FastifyContextConfig {
     isForm?: boolean | undefined;
-    /** True for an operation without a body. */
-    hasNoBody?: boolean;
     /** Set where the body is taken as bytes: its size limit. */
     rawLimitBytes?: number;
     errors?: ErrorFormat | undefined;

@@ -1,4 +1,3 @@
-import type { ShortToken } from "../admin/short-tokens.ts";
 import type { AdminModelList, ResumedRoute } from "../api/admin/reports.ts";
 import type { PlaygroundToken } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
@@ -115,11 +114,7 @@ export const createPlaygroundToken = operation({
  * The short-lived token of a member has the rights of the token that they signed in with, and that of a person in an organization
  * those of the token that stands for them. Operators and guests spend by the token of the console.
  */
-async function shortTokenFor(
-  services: OperationServices,
-  who: OperationCall["who"],
-  named: string | null,
-): Promise<ShortToken> {
+async function shortTokenFor(services: OperationServices, who: OperationCall["who"], named: string | null) {
   const { shortTokens, identities, facts, actor } = services;
   const { person = null, organizationId: limitedTo = null, session = null } = who ?? {};
   if (person !== null && session === null) {

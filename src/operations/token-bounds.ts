@@ -31,9 +31,8 @@ export function creatorIn(who: Administrator | null): string | null {
 
 /** Returns the ids of the tokens whose spending a caller sees, with the first ones of their rotations; null for all. */
 export async function seenTokens({ directory }: Pick<Core, "directory">, who: Administrator | null) {
-  const createdBy = creatorIn(who);
-  if (who === null || createdBy === null) return null;
-  const { organizationId, person } = who;
+  if (who === null || creatorIn(who) === null) return null;
+  const { id: createdBy, organizationId, person } = who;
   const filter = { organizationId, createdBy, search: null, status: null };
   const ids = (await allPages((page) => directory.tokens({ ...filter, ...page }))).map(({ id }) => id);
   return new Set(person && organizationId ? [...ids, identityTokenId(person, organizationId)] : ids);

@@ -41,7 +41,6 @@ export async function serveAdmin(api: FastifyInstance, services: AdminServices):
       method: endpoint.method,
       url: `${ADMIN_PREFIX}${endpoint.path}`,
       schema: adminDocumentationOf(endpoint),
-      config: { hasNoBody: endpoint.body === undefined },
       onRequest: async (request, reply) => {
         reply.headers({ "cache-control": "no-store", "x-content-type-options": "nosniff" });
         const who = await administratorOf(services, request, endpoint.permission);
