@@ -341,54 +341,6 @@ describe("a receiver that fails", () => {
   });
 });
 
-describe("addresses", () => {
-  const PUBLIC_ONLY =
-    "expected a public https:// address; warnings.allowPrivateAddresses also allows private ones, and http:// on this machine, to receivers of the service";
-  const PRIVATE =
-    "10.0.0.1 127.0.0.1 169.254.169.254 ::1 fd00::1 fe80::1 ::ffff:10.0.0.1 ::ffff:a00:1 64:ff9b::a00:1 2002:a00:1:: 100.64.0.1 0.0.0.0".split(
-      " ",
-    );
-
-  const resolvesTo = (address: string) =>
-    ((_name: string, _options: object, callback: (error: null, found: object[]) => void) => {
-      callback(null, [{ address, family: address.includes(":") ? 6 : 4 }]);
-    }) as unknown as NonNullable<WebhookOptions["resolve"]>;
-
-  test.each(PRIVATE)("the address %s is refused, by itself and behind a public name", async (address) => {
-    const host = address.includes(":") ? `[${address}]` : address;
-    await addReceiver({ id: "rcv_literal", target: `https://${host}/` });
-    await addReceiver({ id: "rcv_name", target: "https://hooks.example.com/" });
-    await emit();
-    await deliver(dispatcherOf({ allowsPrivate: () => false, resolve: resolvesTo(address) }));
-    const results = new Map((await states()).map(({ receiverId, result }) => [receiverId, result]));
-    expect(results.get("rcv_literal")).toBe(PUBLIC_ONLY);
-    expect(results.get("rcv_name")).toBe("the host has a private address");
-  });
-
-  test("a receiver of an organization never gets to a private one, also where those of the service may", async () => {
-    const targets = ["https://127.0.0.1/", "https://hooks.example.com/", target];
-    const idOf = (organizationId: string | null, place: number) => `rcv_${place}_${organizationId}`;
-    for (const organizationId of [null, ORGANIZATION])
-      for (const [place, to] of targets.entries())
-        await addReceiver({ id: idOf(organizationId, place), organizationId, target: to });
-    await emit();
-    await deliver(dispatcherOf({ resolve: resolvesTo("127.0.0.1") }));
-    const results = new Map((await states()).map(({ receiverId, result }) => [receiverId, result]));
-    const resultsOf = (id: string | null) => targets.map((_, place) => results.get(idOf(id, place)));
-    const failed = expect.stringContaining("the connection failed");
-    expect(resultsOf(null)).toEqual([failed, failed, "HTTP 204"]);
-    const refused = [PUBLIC_ONLY, "the host has a private address", PUBLIC_ONLY];
-    expect(resultsOf(ORGANIZATION)).toEqual(refused);
-  });
-
-  test("http is refused, also where private addresses are allowed, but for this machine", async () => {
-    await addReceiver({ id: "rcv_http", target: "http://example.com/" });
-    await emit();
-    await deliver(dispatcherOf());
-    expect((await states())[0]?.result).toBe("expected an https:// address, or an http:// address on this machine");
-  });
-});
-
 describe("several nodes", () => {
   test("send each event once while all live, also when they look at the same time", async () => {
     await addReceiver();
