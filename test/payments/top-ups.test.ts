@@ -256,6 +256,29 @@ describe.each(KINDS)("automatic top-ups on $kind", ({ open, skip }) => {
       },
     );
 
+    test("a node that stops after it created a PaymentIntent does not confirm it beside that of another node", async () => {
+      const id = await world.organization({ threshold: 1_000 });
+      const [created, resumed] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+      const slow = world.apiWithin(60_000);
+      const create = slow.createTopUp.bind(slow);
+      slow.createTopUp = async (...input) => {
+        const made = await create(...input);
+        created.resolve();
+        await resumed.promise;
+        return made;
+      };
+      const stopped = world.sweep({ api: slow });
+      await created.promise;
+      world.stripe.forgetKeys();
+      world.nowMs += DAY_MS;
+      await world.sweep({ store: world.opened.other });
+      resumed.resolve();
+      await stopped;
+      expect(world.intents(id).map(({ status }) => status)).toEqual(["requires_confirmation", "succeeded"]);
+      world.expectCharges(id);
+      await world.expectSound(id);
+    });
+
     test("two nodes that sweep at once charge once", { timeout: 180_000 }, async () => {
       for (let run = 0; run < 20; run += 1) {
         const id = await world.organization();
