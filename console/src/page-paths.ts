@@ -17,6 +17,7 @@ export const PAGE_PATHS = [
   { path: "/", roles: everyone },
   { path: "/organizations", one: "/organizations/:id", roles: service },
   { path: "/credits", roles: ["owner", "billing", "member"] },
+  { path: "/vouchers", roles: service },
   { path: "/statements", one: "/statements/:id", roles: [...readers, "billing"] },
   { path: "/tokens", one: "/tokens/:id", roles: [...readers, "developer"] },
   { path: "/requests", one: "/requests/:id", roles: readers },

@@ -11,6 +11,7 @@ import {
   ListTree,
   type LucideIcon,
   MessagesSquare,
+  Ticket,
 } from "lucide-react";
 import { type ComponentType, lazy } from "react";
 import type { Role } from "../../src/api/admin/roles.ts";
@@ -38,6 +39,11 @@ const PAGES: Record<(typeof PAGE_PATHS)[number]["path"], PageInfo> = {
     label: "Credits",
     icon: BookText,
     page: lazy(() => import("./pages/organizations/credits.tsx")),
+  },
+  "/vouchers": {
+    label: "Vouchers",
+    icon: Ticket,
+    page: lazy(() => import("./pages/vouchers/vouchers.tsx")),
   },
   "/statements": {
     label: "Statements",

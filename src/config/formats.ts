@@ -9,7 +9,7 @@ export const DECIMAL_WORDS = "a decimal number, 0 or more, such as 0.25";
 export const OWN_SEGMENTS: ReadonlySet<string> = new Set([
   ...["v1", "v1alpha", "v1beta", "webhooks", "admin", "docs", "openapi.json", "healthz", "health", "readyz", "metrics"],
   ...["key", "organizations", "credits", "statements", "tokens", "requests", "models", "playground", "audit"],
-  ...["warnings", "assets", "index.html", "favicon.svg", "theme.js"],
+  ...["vouchers", "warnings", "assets", "index.html", "favicon.svg", "theme.js"],
 ]);
 
 /** The formats that the schema names: the wording of errors, and the check. */

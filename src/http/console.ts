@@ -15,6 +15,7 @@ const BUILD = fileURLToPath(new URL("../../console/dist", import.meta.url));
 const PAGES = [
   "/organizations",
   "/credits",
+  "/vouchers",
   "/statements",
   "/tokens",
   "/requests",

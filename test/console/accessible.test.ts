@@ -73,6 +73,7 @@ describe.skipIf(!hasBrowser)(
           ...TABS.map((tab) => `/organizations/${organization.id}?tab=${tab}`),
         ],
         "/credits": ["/credits"],
+        "/vouchers": ["/vouchers"],
         "/statements": ["/statements", "/statements?organization_id=org_playground"],
         "/statements/:id": [`/statements/${filled.statementId}`, "/statements/none"],
         "/tokens": ["/tokens", "/tokens?search=none"],
@@ -239,6 +240,8 @@ async function fill(service: RunningService, { id, token }: Organization) {
   await admin.call("POST", `${path}/grants`, { amount: 5, reference: "not yet", effective_at: soon });
   await admin.call("POST", `${path}/grants`, { amount: 5, reference: "a long reference of many words ".repeat(5) });
   await admin.call("POST", `${path}/revocations`, { amount: 1, note: "by mistake" });
+  const { body: vouchers } = await admin.call("POST", "/voucher-batches", { name: "Workshop", count: 2, amount: 5 });
+  await admin.call("POST", `${path}/redemptions`, { code: (vouchers.codes as string[])[0] });
   await admin.call("POST", `${path}/allowances`, { amount: 10 });
   const { body: ended } = await admin.call("POST", `${path}/allowances`, { amount: 3 });
   await admin.call("DELETE", `${path}/allowances/${ended.id}`);

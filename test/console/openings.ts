@@ -191,6 +191,27 @@ export const OPENINGS: Opening[] = [
       await page.getByRole("dialog").getByText("Timing").waitFor();
     },
   },
+  {
+    path: "/vouchers",
+    file: "pages/vouchers/vouchers.tsx",
+    open: pressing("Create vouchers", async (dialog) => {
+      await dialog.getByLabel("Vouchers expire").selectOption("date");
+      await dialog.getByLabel("Days to spend the credits").fill("0");
+      await refused(dialog, "Create vouchers");
+    }),
+  },
+  {
+    path: "/vouchers",
+    file: "pages/tokens/secret.tsx",
+    open: pressing("Create vouchers", async (dialog) => {
+      await dialog.getByLabel("Name").fill("shown once");
+      await dialog.getByLabel("Credits each").fill("5");
+      await press(dialog, "Create vouchers");
+      await dialog.getByText("You won't see them again").waitFor();
+    }),
+  },
+  { path: "/vouchers", file: "pages/vouchers/vouchers.tsx", open: pressing("Show vouchers of Workshop") },
+  { path: "/vouchers", file: "pages/vouchers/vouchers.tsx", open: pressing("Revoke Workshop") },
   { path: "/requests", file: "pages/requests/columns.tsx", open: pressing("Columns") },
   {
     path: "/requests",

@@ -6,6 +6,7 @@ const READS: Record<(typeof PAGE_PATHS)[number]["path"], Permission> = {
   "/": "usage:read",
   "/organizations": "organizations:read",
   "/credits": "credits:read",
+  "/vouchers": "vouchers:read",
   "/statements": "credits:read",
   "/tokens": "tokens:read",
   "/requests": "requests:read",

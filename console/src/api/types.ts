@@ -10,6 +10,7 @@ import type * as reports from "../../../src/api/admin/reports.ts";
 import type * as request from "../../../src/api/admin/request.ts";
 import type * as session from "../../../src/api/admin/session.ts";
 import type * as token from "../../../src/api/admin/token.ts";
+import type * as voucher from "../../../src/api/admin/voucher.ts";
 
 /** Responses of `/admin/v1`, as the service declares them. */
 export type ServiceFacts = Static<typeof session.ServiceFacts>;
@@ -41,6 +42,12 @@ export type Checkout = Static<typeof payment.Checkout>;
 export type TopUp = Static<typeof payment.TopUp>;
 export type NewTopUp = Static<typeof payment.NewTopUp>;
 export type CardSetup = Static<typeof payment.CardSetup>;
+export type VoucherBatch = Static<typeof voucher.VoucherBatch>;
+export type NewVoucherBatch = Static<typeof voucher.NewVoucherBatch>;
+/** The codes are null in the answer to a repeated request. */
+export type VoucherBatchWithCodes = VoucherBatch & { codes: string[] | null };
+export type Voucher = Static<typeof voucher.Voucher>;
+export type Redemption = Static<typeof voucher.Redemption>;
 export type Allowance = Static<typeof credits.Allowance>;
 export type NewAllowance = Static<typeof credits.NewAllowance>;
 export type Budget = Static<typeof budget.Budget>;

@@ -73,6 +73,12 @@ export function readPriority(text: string): Read<number> {
   return value <= PRIORITY_MAX ? { value } : { error: `Enter a whole number from 0 to ${PRIORITY_MAX}.` };
 }
 
+/** Reads a whole number from 1 to a maximum. */
+export function readWhole(text: string, most: number): Read<number> {
+  const value = /^[1-9]\d{0,8}$/.test(text.trim()) ? Number(text) : Number.NaN;
+  return value <= most ? { value } : { error: `Enter a whole number from 1 to ${most}.` };
+}
+
 export type LimitTexts = Record<keyof Limits, string>;
 export const NO_LIMITS: LimitTexts = { requests_per_minute: "", tokens_per_minute: "", concurrent_requests: "" };
 

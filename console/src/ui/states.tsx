@@ -80,6 +80,7 @@ const TITLES: Record<string, string> = {
   overloaded: "Provider overloaded",
   content_filter: "Blocked by the content filter",
   organization_paused: "Organization paused",
+  voucher_ended: "Voucher not valid",
 };
 
 /** Returns the title of an error code; a code without one is written in words. */

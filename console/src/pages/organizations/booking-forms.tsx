@@ -10,6 +10,7 @@ import type {
   NewGrant,
   NewRevocation,
   Organization,
+  Redemption,
 } from "../../api/types.ts";
 import { formatAmount } from "../../format/numbers.ts";
 import { formatDate } from "../../format/times.ts";
@@ -23,13 +24,13 @@ import { referenceLabel } from "./statement-values.ts";
 function useBooking<Input extends object, Output extends { repeated: boolean } = Booking>(
   organizationId: string,
   what: string,
-  onDone: () => void,
+  onDone: (booking: Output) => void,
 ) {
   const path = `/admin/v1/organizations/${encodeURIComponent(organizationId)}/${what}`;
   return useAction(
     (input: Input, key) => send<Output>("POST", path, input, key),
     ["organizations", "overview", "requests"],
-    (booking) => booking.repeated || onDone(),
+    (booking) => booking.repeated || onDone(booking),
   );
 }
 
@@ -135,6 +136,43 @@ export function RequestForm({ organization, onClose, onSent }: FormProps & { onS
       <p>The people who receive the warnings of your organization are notified. Nothing is granted automatically.</p>
       <CreditsField text={amount} read={credits} isSubmitted={isSubmitted} onText={setAmount} />
       <NoteField hint="For example what the credits are for." text={note} onText={setNote} />
+    </BookingForm>
+  );
+}
+
+/** Redeems the code of a voucher. `onRedeemed` runs with what was granted. */
+export function RedeemForm({
+  organization,
+  onClose,
+  onRedeemed,
+}: FormProps & { onRedeemed: (credits: number) => void }) {
+  const [code, setCode] = useState("");
+  const [isSubmitted, setSubmitted] = useState(false);
+  const redemption = useBooking<Redemption>(organization.id, "redemptions", ({ amount }) => onRedeemed(amount));
+  const read: Read<string> = code.trim() === "" ? { error: "Enter a code." } : { value: code.trim() };
+  const submit = () => {
+    setSubmitted(true);
+    if ("value" in read) redemption.mutate({ code: read.value });
+  };
+  return (
+    <BookingForm
+      title="Redeem voucher"
+      action="Redeem voucher"
+      booking={redemption}
+      repeated="Your organization has already redeemed this voucher."
+      summary={null}
+      onSubmit={submit}
+      onClose={onClose}
+    >
+      <TextField
+        label="Code"
+        hint="Upper and lower case, spaces and dashes make no difference."
+        maxLength={100}
+        autoComplete="off"
+        value={code}
+        error={shownError(read, code, isSubmitted)}
+        onValue={setCode}
+      />
     </BookingForm>
   );
 }

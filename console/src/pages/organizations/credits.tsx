@@ -1,45 +1,70 @@
 import { useQuery } from "@tanstack/react-query";
-import { HandCoins, HandHeart, Undo2 } from "lucide-react";
+import { HandCoins, HandHeart, Ticket, Undo2 } from "lucide-react";
 import { useState } from "react";
 import { organization as organizationQuery } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
 import type { Grant, Organization } from "../../api/types.ts";
-import { formatCredits, formatExactCredits } from "../../format/numbers.ts";
+import { formatAmount, formatCredits, formatExactCredits } from "../../format/numbers.ts";
 import { useAccess, useSession } from "../../shell/session.ts";
 import { Button } from "../../ui/button.tsx";
 import { Card, Page } from "../../ui/page.tsx";
 import { Note, QueryFailure, Skeleton } from "../../ui/states.tsx";
 import { Troubles } from "../trouble/banners.tsx";
 import { Allowances } from "./allowances.tsx";
-import { GrantForm, RefundForm, RequestForm, RevokeForm } from "./booking-forms.tsx";
+import { GrantForm, RedeemForm, RefundForm, RequestForm, RevokeForm } from "./booking-forms.tsx";
 import { Budgets } from "./budgets.tsx";
 import { Grants } from "./grants.tsx";
 import { Payments } from "./payments.tsx";
 import { Statement } from "./statement.tsx";
 import { AutomaticTopUp } from "./top-up.tsx";
 
-/** Credits page of an organization's people, who can ask for credits. */
+/** Credits page of an organization's people, who can ask for credits, and redeem vouchers if they may. */
 export default function OwnCredits() {
   const { organization } = useSession();
   const query = useSteady(useQuery(organizationQuery(organization?.id ?? "")));
   const { may } = useAccess();
-  const [request, setRequest] = useState<"open" | "sent" | null>(null);
+  const [openDialog, setOpenDialog] = useState<"request" | "redeem" | null>(null);
+  const [note, setNote] = useState("");
+  const close = () => setOpenDialog(null);
+  const done = (text: string) => {
+    setNote(text);
+    close();
+  };
   return (
     <Page
       title="Credits"
       about={organization?.name}
       actions={
-        may("credits:request") &&
         query.data && (
-          <Button icon={HandCoins} onClick={() => setRequest("open")}>
-            Request credits
-          </Button>
+          <>
+            {may("credits:buy") && (
+              <Button icon={Ticket} onClick={() => setOpenDialog("redeem")}>
+                Redeem voucher
+              </Button>
+            )}
+            {may("credits:request") && (
+              <Button icon={HandCoins} onClick={() => setOpenDialog("request")}>
+                Request credits
+              </Button>
+            )}
+          </>
         )
       }
     >
-      {request === "sent" && <Note>Your request for credits was sent.</Note>}
-      {request === "open" && query.data && (
-        <RequestForm organization={query.data} onClose={() => setRequest(null)} onSent={() => setRequest("sent")} />
+      {note !== "" && <Note>{note}</Note>}
+      {openDialog === "request" && query.data && (
+        <RequestForm
+          organization={query.data}
+          onClose={close}
+          onSent={() => done("Your request for credits was sent.")}
+        />
+      )}
+      {openDialog === "redeem" && query.data && (
+        <RedeemForm
+          organization={query.data}
+          onClose={close}
+          onRedeemed={(credits) => done(`The voucher is redeemed: ${formatAmount(credits)} credits were granted.`)}
+        />
       )}
       <QueryFailure query={query} />
       {query.isPending && <Skeleton height="24rem" />}

@@ -1,9 +1,10 @@
 import { useQuery } from "@tanstack/react-query";
+import { Download } from "lucide-react";
 import { useEffect, useState, useSyncExternalStore } from "react";
 import { flushSync } from "react-dom";
 import { models, newestRequest } from "../../api/queries.ts";
 import { useSteady } from "../../api/steady.ts";
-import type { ReceiverWithSecret, TokenWithSecret } from "../../api/types.ts";
+import type { ReceiverWithSecret, TokenWithSecret, VoucherBatchWithCodes } from "../../api/types.ts";
 import { formatExactCredits } from "../../format/numbers.ts";
 import { Samples } from "../../snippets/samples.tsx";
 import { Button } from "../../ui/button.tsx";
@@ -16,7 +17,7 @@ import { StatusBadge } from "../requests/status.tsx";
 export function SecretHost() {
   const shown = useShownSecret();
   if (shown === null) return null;
-  const { id } = "token" in shown ? shown.token : shown.receiver;
+  const { id } = "token" in shown ? shown.token : "batch" in shown ? shown.batch : shown.receiver;
   return <Secret key={id} shown={shown} />;
 }
 
@@ -26,7 +27,7 @@ export const SANDBOX_MODEL = "sandbox/echo";
 /** Shows a secret once. Only the Done button closes the dialog. */
 function Secret({ shown: secret }: { shown: ShownSecret }) {
   const [isReminded, setReminded] = useState(false);
-  const isToken = "token" in secret;
+  const copied = "token" in secret ? "token" : "batch" in secret ? "codes" : "secret";
   useEffect(() => {
     // The browser asks before the page is closed or reloaded, which would lose the secret.
     const ask = (event: BeforeUnloadEvent) => event.preventDefault();
@@ -35,10 +36,14 @@ function Secret({ shown: secret }: { shown: ShownSecret }) {
   }, []);
   return (
     <Dialog title={secret.title} isLocked onClose={confirmSecret} onEscape={() => setReminded(true)}>
-      <div className="dialog-body">{isToken ? <NewToken {...secret} /> : <NewSecret receiver={secret.receiver} />}</div>
+      <div className="dialog-body">
+        {"token" in secret && <NewToken {...secret} />}
+        {"receiver" in secret && <NewSecret receiver={secret.receiver} />}
+        {"batch" in secret && <NewCodes batch={secret.batch} />}
+      </div>
       <footer className="dialog-foot">
         <p role="status" className="dialog-question">
-          {isReminded && (isToken ? "Copy the token, then click Done." : "Copy the secret, then click Done.")}
+          {isReminded && `Copy the ${copied}, then click Done.`}
         </p>
         <Button look="main" onClick={confirmSecret}>
           Done
@@ -93,6 +98,38 @@ function NewSecret({ receiver: { secret } }: { receiver: ReceiverWithSecret }) {
   );
 }
 
+function NewCodes({ batch: { codes, amount, expires_at } }: { batch: VoucherBatchWithCodes }) {
+  if (codes === null) {
+    return (
+      <Note tone="warn">
+        An earlier attempt created these vouchers, but its answer was lost. The codes can't be shown again. Revoke the
+        batch and create another one.
+      </Note>
+    );
+  }
+  const lines = codes.map((code) => `${code},${amount},${expires_at ?? ""}\r\n`);
+  const csv = `code,credits,expires_at\r\n${lines.join("")}`;
+  return (
+    <>
+      <Note tone="warn">Copy or download the codes now. You won't see them again.</Note>
+      <div className="stack-small">
+        <textarea className="mono" aria-label="Codes" readOnly rows={10} value={codes.join("\n")} />
+        <div className="row">
+          <CopyButton text={codes.join("\n")} label="Copy codes" />
+          <a
+            className="button button-plain"
+            href={`data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`}
+            download="vouchers.csv"
+          >
+            <Download size={15} strokeWidth={1.9} aria-hidden="true" />
+            <span>Download CSV</span>
+          </a>
+        </div>
+      </div>
+    </>
+  );
+}
+
 function SecretText({ secret, label }: { secret: string; label: string }) {
   return (
     <>
@@ -139,8 +176,11 @@ interface TokenSecret {
   showsRequests?: boolean;
 }
 
-/** New secret of a token or of a receiver, which is shown until the user confirms that it is copied. */
-export type ShownSecret = TokenSecret | { title: string; receiver: ReceiverWithSecret };
+/** New secret of a token or of a receiver, or codes of vouchers, shown until the user confirms that they are copied. */
+export type ShownSecret =
+  | TokenSecret
+  | { title: string; receiver: ReceiverWithSecret }
+  | { title: string; batch: VoucherBatchWithCodes };
 
 let shown: ShownSecret | null = null;
 const watchers = new Set<() => void>();
