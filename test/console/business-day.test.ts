@@ -134,7 +134,7 @@ describe.skipIf(!hasBrowser)("a day of a business", () => {
     await fill("External ID", "crm-4711");
     await confirm("Save");
     await page.getByText("crm-4711").waitFor();
-    await open("Warnings");
+    await page.goto("/warnings");
     await press("Add receiver");
     await fill("Name", "Account manager");
     await fill("Address", `http://127.0.0.1:${(receiver.address() as AddressInfo).port}/`);

@@ -218,7 +218,7 @@ describe.skipIf(!hasBrowser)("the receivers of warnings", { timeout: 120_000 }, 
     await form.getByLabel("Name").fill("Finance");
     await form.getByLabel("Address").fill(target.replace("http:", "https:"));
     await form.getByRole("button", { name: "Add receiver" }).click();
-    await form.locator(".field-error").getByText("expected a public host").waitFor();
+    await form.locator(".field-error").getByText("expected a public https:// address").waitFor();
     await form.getByLabel("Address").fill("https://hooks.example.com/");
     await form.getByRole("button", { name: "Add receiver" }).click();
     await form.getByText("You won't see it again").waitFor();
