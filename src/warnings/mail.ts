@@ -5,7 +5,9 @@ import { isLoopback } from "../config/formats.ts";
 import type { Log } from "../telemetry/logger.ts";
 import type { EventMessage, Sender } from "./dispatcher.ts";
 
-const TIMEOUT_MS = 15_000;
+const STEP_TIMEOUT_MS = 15_000;
+/** Time for all steps of a mail. Less than the time for which a delivery is claimed, or another node sends it too. */
+const TIMEOUT_MS = 45_000;
 const MESSAGES_MAX = 100;
 
 export interface MailOptions {
@@ -16,6 +18,8 @@ export interface MailOptions {
   /** Makes what removes private text from the server's answers: people of organizations read them, too. */
   createScrub(texts: { secrets: readonly string[]; names: readonly string[] }): (text: string) => string;
   log: Log;
+  /** Time for a mail. */
+  timeoutMs?: number;
 }
 
 /** Sends events by mail, all that are due in one. Undefined: mail is not configured, and every attempt fails. */
@@ -24,15 +28,19 @@ export function mailSender(options: MailOptions | undefined): Sender {
   return {
     itemsMax: MESSAGES_MAX,
     isDigest: true,
-    async send({ id: receiverId, target: to }, messages) {
+    async send({ id: receiverId, target: to }, messages, stopping) {
       if (mail === undefined) return { isDelivered: false, result: "warnings.smtp is not set" };
-      const { transport, from, scrub, url, log } = mail;
+      const { transport, from, scrub, url, log, timeoutMs = TIMEOUT_MS } = mail;
+      const timeout = AbortSignal.timeout(timeoutMs);
+      const signal = AbortSignal.any([stopping, timeout]);
       try {
-        const { accepted, response } = await transport.sendMail({ from, to, ...mailOf(messages) });
+        const { accepted, response } = await transport.sendMail({ from, to, signal, ...mailOf(messages) });
         return { isDelivered: (accepted?.length ?? 0) > 0, result: printable(response ?? "", 200) };
       } catch (error) {
-        const result = `the mail was not sent ${scrub(reasonOf(error))}`;
-        log.warn({ receiverId, server: new URL(url).host, result }, "a warning mail was not sent");
+        const reason = timeout.aborted ? `within ${timeoutMs / 1000} s` : scrub(reasonOf(error));
+        const result = `the mail was not sent ${reason}`;
+        if (!stopping.aborted)
+          log.warn({ receiverId, server: new URL(url).host, result }, "a warning mail was not sent");
         return { isDelivered: false, result };
       }
     },
@@ -65,7 +73,7 @@ function openTransport({ createTransport, url }: MailOptions): Transporter {
     ...{ host: hostname.replace(/^\[|\]$/g, ""), port: Number(port) || (secure ? 465 : 587), secure },
     requireTLS: !secure && !isLoopback(hostname),
     ...(username !== "" && { auth: loginOf(url) }),
-    ...{ connectionTimeout: TIMEOUT_MS, greetingTimeout: TIMEOUT_MS, socketTimeout: TIMEOUT_MS },
+    ...{ connectionTimeout: STEP_TIMEOUT_MS, greetingTimeout: STEP_TIMEOUT_MS, socketTimeout: STEP_TIMEOUT_MS },
   } as Parameters<typeof createTransport>[0]);
 }
 

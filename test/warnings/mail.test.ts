@@ -1,4 +1,4 @@
-import { type AddressInfo, createServer } from "node:net";
+import { type AddressInfo, createServer, type Socket } from "node:net";
 import { createTransport } from "nodemailer";
 import { SMTPServer } from "smtp-server";
 import { afterAll, beforeAll, beforeEach, expect, test } from "vitest";
@@ -63,9 +63,9 @@ let warned: object[];
 beforeEach(() => {
   warned = [];
 });
-function senderOf(url: string, create = createTransport) {
+function senderOf(url: string, create = createTransport, timeoutMs?: number) {
   const log = { debug() {}, info() {}, error() {}, warn: (fields: object) => void warned.push(fields) };
-  return mailSender({ createTransport: create, createScrub, url, from: "tollgate@example.com", log });
+  return mailSender({ createTransport: create, createScrub, url, from: "tollgate@example.com", log, timeoutMs });
 }
 
 test("one event is one mail, in plain text and HTML, with the text as its subject", async () => {
@@ -126,6 +126,49 @@ test("a failure has its code and the server's answer on one line, without the lo
     /^the mail was not sent \((ENOTFOUND|EAI_AGAIN)\): getaddrinfo \w+ \[removed\]$/,
   );
   expect(mails).toEqual([]);
+});
+
+/** Starts a mail server that says nothing, or a line of its greeting a tenth of a second: no single step takes too long. */
+async function slowServer(speaks: boolean) {
+  const connections = new Set<Socket>();
+  const slow = createServer((socket) => {
+    connections.add(socket);
+    const timer = speaks ? setInterval(() => socket.write("220-please wait\r\n"), 100) : undefined;
+    socket
+      .on("error", () => {})
+      .on("close", () => {
+        clearInterval(timer);
+        connections.delete(socket);
+      });
+    socket.resume();
+  });
+  await new Promise<void>((resolve) => slow.listen(0, "127.0.0.1", resolve));
+  const { port: slowPort } = slow.address() as AddressInfo;
+  return {
+    url: `smtp://127.0.0.1:${slowPort}`,
+    server: `127.0.0.1:${slowPort}`,
+    connections,
+    close: () => slow.close(),
+  };
+}
+
+test("a mail to a slow server is given up after its time, or when the service stops, and the connection is closed", async () => {
+  const trickling = await slowServer(true);
+  const sender = senderOf(trickling.url, createTransport, 1_000);
+  const result = "the mail was not sent within 1 s";
+  expect(await sender.send(RECEIVER, [message("x")], never)).toEqual({ isDelivered: false, result });
+  expect(warned.splice(0)).toEqual([{ receiverId: "rcv_a", server: trickling.server, result }]);
+  await expect.poll(() => trickling.connections.size, { timeout: 60_000 }).toBe(0);
+  trickling.close();
+  const silent = await slowServer(false);
+  const stopping = new AbortController();
+  const stopped = senderOf(silent.url).send(RECEIVER, [message("x")], stopping.signal);
+  await expect.poll(() => silent.connections.size, { timeout: 60_000 }).toBe(1);
+  stopping.abort();
+  expect(await stopped).toEqual({ isDelivered: false, result: expect.stringContaining("EABORT") });
+  expect(warned).toEqual([]);
+  await expect.poll(() => silent.connections.size, { timeout: 60_000 }).toBe(0);
+  silent.close();
 });
 
 test("a certificate that no authority has signed is refused, and so is a server without TLS that is not on this machine", async () => {
