@@ -202,7 +202,7 @@ export const testReceiver = sharedOperation({
   summary: "Send a test event to one receiver",
   answer: { status: 201, description: "The delivery, which waits.", schema: (s) => s.WarningDelivery },
   async handle(core, { who, params: { id } }) {
-    const row = await receiverRow(core, who, id);
+    const row = enabled(await receiverRow(core, who, id));
     const nowMs = core.clock();
     const { organizationId } = row;
     const event = eventOf("receiver.test", { organizationId, nowMs, period: [id, core.newId()] }, { receiver_id: id });
@@ -266,7 +266,7 @@ export const replayDelivery = sharedOperation({
   async handle(core, { who, params: { id } }) {
     const { delivery } = await deliveryRow(core, id);
     const contacts = await core.events.contacts(delivery.receiverId);
-    const receiver = await receiverRow(core, who, delivery.receiverId, contacts);
+    const receiver = enabled(await receiverRow(core, who, delivery.receiverId, contacts));
     await core.events.replayDelivery(id, core.clock(), receiverRecord(core, "receiver.replay", receiver));
     return toDelivery(await deliveryRow(core, id));
   },
@@ -290,6 +290,12 @@ async function receiverRow({ events }: Core, who: Administrator | null, id: stri
   const limitedTo = who?.organizationId ?? null;
   if (row !== undefined && (limitedTo === null || limitedTo === row.organizationId)) return row;
   throw notFound(new UnknownIdError("receiver", id, "receiver list"));
+}
+
+/** Returns a receiver if it is enabled: what is to be sent to a disabled one would wait. Throws invalid_value otherwise. */
+function enabled(row: ReceiverRow): ReceiverRow {
+  if (row.disabledAtMs === null) return row;
+  throw invalidValue("id", "a disabled receiver", "an enabled one: enable it first");
 }
 
 /** Rejects with invalid_value for terms of a receiver that are not allowed. */

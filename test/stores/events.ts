@@ -227,6 +227,16 @@ function receiverCases(subject: Subject): void {
     expect(await events.delivery(deliveries[0]?.id ?? "")).toBeUndefined();
   });
 
+  test("a receiver that is disabled by hand fails what waits for it, and another change does not", async () => {
+    const { events } = subject.store;
+    const { receiver, deliveries } = await delivering(subject);
+    const state = async () => (await events.delivery(deliveries[0]?.id ?? ""))?.delivery.state;
+    expect(await events.changeReceiver(receiver, { disabledAtMs: null }, recordOf(receiver.id))).toBe(true);
+    expect(await state()).toBe("waiting");
+    expect(await events.changeReceiver(receiver, { disabledAtMs: 5 }, recordOf(receiver.id))).toBe(true);
+    expect(await state()).toBe("failed");
+  });
+
   test("a receiver is disabled once, with an event, and what waits for it has failed", async () => {
     const { events } = subject.store;
     const { organizationId, receiver, deliveries } = await delivering(subject);

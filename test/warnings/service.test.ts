@@ -270,12 +270,19 @@ describe("a service", () => {
     expect((await operator(service).call("GET", `/organizations/${id}`)).body.credit_warnings).toBeNull();
   });
 
-  test("an organization has at most 20 receivers", async () => {
+  test("a disabled receiver is sent neither a test event nor a delivery again, and both are refused", async () => {
     const { id: organization_id } = await makeOrganization(service, "1");
-    const terms = { name: "Ops", format: "webhook", target: "https://hooks.example.com/", organization_id };
-    const statuses: number[] = [];
-    while (statuses.length < 21) statuses.push((await operator(service).call("POST", "/receivers", terms)).status);
-    expect(statuses).toEqual([...Array(20).fill(201), 400]);
+    const { id } = await createReceiver(service, { target, organization_id });
+    const tested = await operator(service).call<{ id: string }>("POST", `/receivers/${id}/test`);
+    await expect.poll(() => receiver.of(organization_id).length, LONG).toBe(1);
+    expect((await operator(service).call("PATCH", `/receivers/${id}`, { enabled: false })).status).toBe(200);
+    const message = "id is a disabled receiver, but must be an enabled one: enable it first.";
+    for (const path of [`/receivers/${id}/test`, `/deliveries/${tested.body.id}/replay`]) {
+      const refused = await operator(service).call("POST", path);
+      expect(refused).toMatchObject({ status: 400, body: { error: { message, param: "id" } } });
+    }
+    const { body } = await operator(service).call<{ data: object[] }>("GET", `/deliveries?receiver_id=${id}`);
+    expect(body.data).toMatchObject([{ id: tested.body.id, attempts: 1 }]);
   });
 
   test("the commands create, list, test, disable, enable and delete a receiver", async () => {

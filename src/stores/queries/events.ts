@@ -120,6 +120,9 @@ function watched({ read, readRows }: Database) {
   };
 }
 
+const failWaiting = (receiverId: string): Sql =>
+  sql`update delivery set state = 'failed' where receiver_id = ${receiverId} and state = 'waiting'`;
+
 function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
   return {
     receiver: (id: string) => findRow(RECEIVER)`select * from receiver where id = ${id}`,
@@ -145,12 +148,19 @@ function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
       return rows.map(contactsOf);
     },
     insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], recordOf(audit)),
-    /** Writes properties of a receiver. Returns false if it has changed since it was read; then nothing is written. */
+    /**
+     * Writes properties of a receiver, and fails what waits for one that is disabled. Returns false if it has changed since it
+     * was read; then nothing is written.
+     */
     async changeReceiver(old: ReceiverRow, change: Partial<ReceiverRow>, audit: AuditRow): Promise<boolean> {
       const [row] = await find(sql`select * from receiver where id = ${old.id}`);
       if (row === undefined || JSON.stringify(RECEIVER.fromRecord(row)) !== JSON.stringify(old)) return false;
       const asRead = sql`id = ${old.id} and ${isAsRead(RECEIVER.columns, row)}`;
-      return writeIf([sql`update receiver set ${RECEIVER.set(change)} where ${asRead}`], recordOf(audit));
+      const failing = typeof change.disabledAtMs === "number" ? [failWaiting(old.id)] : [];
+      return writeIf(
+        [sql`update receiver set ${RECEIVER.set(change)} where ${asRead}`],
+        [...failing, ...recordOf(audit)],
+      );
     },
     /** Deletes a receiver with its deliveries. Returns false if it does not exist. */
     deleteReceiver: (id: string, audit: AuditRow) =>
@@ -161,8 +171,7 @@ function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
     /** Disables a receiver, fails what waits for it, and writes an event of it. Returns false if it is disabled already. */
     disableReceiver(id: string, atMs: number, event: EventRow): Promise<boolean> {
       const disabling = sql`update receiver set disabled_at = ${atMs} where id = ${id} and disabled_at is null`;
-      const failing = sql`update delivery set state = 'failed' where receiver_id = ${id} and state = 'waiting'`;
-      return writeIf([disabling], [failing, sql`${EVENT.insert(event)} on conflict do nothing`]);
+      return writeIf([disabling], [failWaiting(id), sql`${EVENT.insert(event)} on conflict do nothing`]);
     },
   };
 }
