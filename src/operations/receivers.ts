@@ -80,10 +80,6 @@ export const createReceiver = sharedOperation({
   },
   async handle(core, { who, body: { organization_id, name, format, target, kinds = null } }) {
     const organizationId = await knownOrganization(core, organizationIn(who, organization_id ?? undefined));
-    const others = (await core.events.receivers(organizationId)).filter((row) => row.organizationId === organizationId);
-    if (others.length >= RECEIVERS_MAX) {
-      throw new ApiError("invalid_value", `There are ${RECEIVERS_MAX} receivers already, which is the maximum.`);
-    }
     await checkReceiver(core, { organizationId, name, format, target });
     const secret = format === "mail" ? "" : makeSigningSecret(core.random);
     const row: ReceiverRow = {
@@ -91,8 +87,10 @@ export const createReceiver = sharedOperation({
       secrets: secret === "" ? [] : [{ secret, endsAtMs: null }],
       ...{ createdAtMs: core.clock(), failingSinceMs: null, disabledAtMs: null },
     };
-    await core.events.insertReceiver(row, receiverRecord(core, "receiver.create", row));
-    return { ...toReceiver(row), secret };
+    if (await core.events.insertReceiver(row, receiverRecord(core, "receiver.create", row), RECEIVERS_MAX)) {
+      return { ...toReceiver(row), secret };
+    }
+    throw new ApiError("invalid_value", `There are ${RECEIVERS_MAX} receivers already, which is the maximum.`);
   },
   commands: (make) => [
     make.command({

@@ -215,6 +215,18 @@ function deliveryCases(subject: Subject): void {
 }
 
 function receiverCases(subject: Subject): void {
+  test("receivers that are created at the same time stay within their maximum number", async () => {
+    const { events } = subject.store;
+    const shared = (await events.receivers(null)).filter((row) => row.organizationId === null).length;
+    for (const [organizationId, max] of [[await subject.organization(), 3] as const, [null, shared + 3] as const]) {
+      const rows = Array.from({ length: 8 }, () => receiverOf(organizationId));
+      const written = await Promise.all(rows.map((row) => events.insertReceiver(row, recordOf(row.id), max)));
+      expect(written.toSorted()).toEqual([...Array(5).fill(false), ...Array(3).fill(true)]);
+      const own = (await events.receivers(organizationId)).filter((row) => row.organizationId === organizationId);
+      expect(own).toHaveLength(max);
+    }
+  });
+
   test("a receiver is changed only as it was read, and deleted with its deliveries", async () => {
     const { events } = subject.store;
     const { organizationId, receiver, deliveries } = await delivering(subject);

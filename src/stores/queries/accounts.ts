@@ -282,15 +282,22 @@ function tokenChanges({ write, writeIf }: Database) {
 
 /**
  * Returns statements that change a row each if the creator of a token has fewer than `max` active ones in the organization. The
- * tokens of one rotation count once. The first statement locks the organization, so that the second one counts what others that
- * are created at the same time have written.
+ * tokens of one rotation count once.
  */
 function roomFor({ organizationId, createdBy, createdAtMs }: TokenRow, max: number): Sql[] {
-  const lock = sql`update organization set name = name where id = ${organizationId}`;
   const count = sql`
     select count(distinct caller_id) from token
     where organization_id = ${organizationId} and created_by = ${createdBy} and kind = 'secret'
       and revoked_at is null and (expires_at is null or expires_at > ${createdAtMs})`;
+  return roomIn(organizationId, count, max);
+}
+
+/**
+ * Returns statements that change a row each if a count is below `max`. The first statement locks the organization, so that the
+ * second one counts what others that are created at the same time have written. The playground's row locks what is of the service.
+ */
+export function roomIn(organizationId: string | null, count: Sql, max: number): Sql[] {
+  const lock = sql`update organization set name = name where id = ${organizationId ?? PLAYGROUND_ID}`;
   return [lock, sql`${lock} and (${count}) < ${max}`];
 }
 

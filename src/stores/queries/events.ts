@@ -6,6 +6,7 @@ import { number, requiredText } from "../fields.ts";
 import { ORGANIZATION } from "../schema.ts";
 import { allOf, deleteSome, equal, isAsRead, join, type Sql, sql } from "../sql.ts";
 import { declareTable, type RowOf } from "../table.ts";
+import { roomIn } from "./accounts.ts";
 import { recordOf } from "./admin.ts";
 
 export type ReceiverRow = RowOf<typeof RECEIVER>;
@@ -147,7 +148,12 @@ function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
           limit ${limit})`;
       return rows.map(contactsOf);
     },
-    insertReceiver: (row: ReceiverRow, audit: AuditRow) => writeIf([RECEIVER.insert(row)], recordOf(audit)),
+    /** Writes a receiver. Returns false if its organization, or the service, has `countMax`; then nothing is written. */
+    insertReceiver(row: ReceiverRow, audit: AuditRow, countMax?: number): Promise<boolean> {
+      const own = sql`select count(*) from receiver where organization_id is not distinct from ${row.organizationId}`;
+      const room = countMax === undefined ? [] : roomIn(row.organizationId, own, countMax);
+      return writeIf([...room, RECEIVER.insert(row)], recordOf(audit));
+    },
     /**
      * Writes properties of a receiver, and fails what waits for one that is disabled. Returns false if it has changed since it
      * was read; then nothing is written.
