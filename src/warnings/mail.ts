@@ -34,8 +34,12 @@ export function mailSender(options: MailOptions | undefined): Sender {
       const timeout = AbortSignal.timeout(timeoutMs);
       const signal = AbortSignal.any([stopping, timeout]);
       try {
-        const { accepted, response } = await transport.sendMail({ from, to, signal, ...mailOf(messages) });
-        return { isDelivered: (accepted?.length ?? 0) > 0, result: printable(response ?? "", 200) };
+        const sent = await transport.sendMail({ from, to, signal, ...mailOf(messages) });
+        const { accepted = [], rejected = [], response = "" } = sent;
+        const refused = rejected.length === 0 ? "" : `; addresses refused: ${rejected.length}`;
+        const result = `${printable(scrub(response), 200)}${refused}`;
+        if (refused !== "") log.warn({ receiverId, rejected, result }, "a mail server refused addresses of a mail");
+        return { isDelivered: accepted.length > 0, result };
       } catch (error) {
         const reason = timeout.aborted ? `within ${timeoutMs / 1000} s` : scrub(reasonOf(error));
         const result = `the mail was not sent ${reason}`;

@@ -39,7 +39,7 @@ const server = new SMTPServer({
     stream.on("end", () => {
       const from = envelope.mailFrom === false ? "" : envelope.mailFrom.address;
       mails.push({ user, from, to: envelope.rcptTo.map(({ address }) => address), isEncrypted: secure, content });
-      callback();
+      callback(null, "2.6.0 <id@EXCH01.corp.local> Hostname=EXCH01.corp.local Queued");
     });
   },
 });
@@ -81,6 +81,20 @@ test("one event is one mail, in plain text and HTML, with the text as its subjec
   expect(content).toMatch(/^Auto-Submitted: auto-generated\r$/m);
   expect(content).toContain("Content-Type: text/html");
   expect(content).toContain("Acme &#60;&#38; co&#62;: 5 credits are left.");
+});
+
+test("the answer to a mail that was sent is without the server's names, and says how many addresses were refused", async () => {
+  const sender = senderOf(`smtp://127.0.0.1:${port}`);
+  const attempt = (target: string) => sender.send({ ...RECEIVER, target }, [message("x")], never);
+  const result = "250 2.6.0 <[removed]> Hostname=[removed] Queued";
+  expect(await attempt("ops@example.com")).toEqual({ isDelivered: true, result });
+  expect(warned).toEqual([]);
+  const partly = `${result}; addresses refused: 2`;
+  const rejected = ["nobody@example.com", "nobody2@example.com"];
+  expect(await attempt(`pay@example.com, ${rejected.join(", ")}`)).toEqual({ isDelivered: true, result: partly });
+  await sender.close();
+  expect(warned).toEqual([{ receiverId: "rcv_a", rejected, result: partly }]);
+  expect(mails.map(({ to }) => to)).toEqual([["ops@example.com"], ["pay@example.com"]]);
 });
 
 test("many events are one digest, the oldest event first", async () => {
