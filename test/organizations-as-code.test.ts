@@ -245,6 +245,20 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
       { result: "changed" },
       { result: "refused", reason: "line 2 has the same reference" },
     ]);
+    const late = "1,inv-8,2020-01-01T00:00:00Z";
+    const again = ["csv-1", "csv-9", "csv-1", "csv-1", "csv-1"].map((id, index) => {
+      return `${id},${index < 2 ? late : index === 4 ? "1,inv-8," : "2,inv-8,2099-01-01T00:00:00Z"}`;
+    });
+    const retried = write(`${kind}-retried.csv`, [`${rows[0]},expires_at`, ...again].join("\n"));
+    for (const words of [["--dry-run"], []]) {
+      expect((await outcome("credits", "import", retried, ...words)).lines).toMatchObject([
+        { line: 2, result: "refused", reason: expect.stringContaining("expires_at") },
+        { line: 3, result: "refused", reason: expect.stringContaining("csv-9") },
+        { line: 4, result: "changed" },
+        { line: 5, result: "refused", reason: "line 4 has the same reference" },
+        { line: 6, result: "refused", reason: "line 4 has the same reference" },
+      ]);
+    }
     const good = write(`${kind}-good.csv`, [...rows.slice(0, 3), "csv-1,5,inv-4"].join("\n"));
     expect(await outcome("credits", "import", good, "--dry-run")).toMatchObject({ code: 2, changed: 1 });
     expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });

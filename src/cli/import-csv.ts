@@ -62,7 +62,8 @@ async function importLines(
     .split(/\r?\n/)
     .flatMap((row, index) => (row.trim() === "" ? [] : [{ row, line: index + 1 }]));
   const names = columnsIn(file, rows.shift()?.row ?? "", columns);
-  const firstLines = new Map<string, number>();
+  /** The line that was accepted for an organization or a grant. */
+  const acceptedLines = new Map<string, Promise<number | undefined>>();
   const resultOf = async (row: string, line: number): Promise<LineResult> => {
     const refused = (organization: string | null, reason: string) =>
       ({ line, organization, result: "refused", reason }) as const;
@@ -76,18 +77,24 @@ async function importLines(
     if (wrong !== undefined) return refused(key, wrong);
     const isGrant = columns === GRANTS;
     const entry = isGrant ? [key, declared.grants?.[0]?.reference] : [key];
-    const first = firstLines.get(JSON.stringify(entry));
+    // A line without a key is refused for that, however many there are.
+    const subject = JSON.stringify(entry.every((part) => part != null) ? entry : line);
+    const earlier = acceptedLines.get(subject);
+    const accepted = Promise.withResolvers<number | undefined>();
+    acceptedLines.set(subject, accepted.promise);
+    const first = await earlier;
     if (first !== undefined) {
+      accepted.resolve(first);
       return refused(key, `line ${first} has the same ${isGrant ? "reference" : "organization"}`);
     }
-    // A line without a key is refused for that, however many there are.
-    if (entry.every((part) => part != null)) firstLines.set(JSON.stringify(entry), line);
     try {
       const { isNew, steps } = await planOrganization(core, declared);
       for (const { run } of dryRun ? [] : steps) await run();
+      accepted.resolve(line);
       const changed = isNew ? "created" : "changed";
       return { line, organization: key, result: steps.length === 0 ? "unchanged" : changed, reason: null };
     } catch (error) {
+      accepted.resolve(undefined);
       if (!(error instanceof ApiError)) throw error;
       const field = error.param?.replace("grants[0].", "").split("[")[0];
       const at = names.findIndex((name) => (columns[name] ?? name) === field);
