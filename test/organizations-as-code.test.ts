@@ -225,6 +225,15 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
     ]);
     expect(await outcome(...words)).toMatchObject({ code: 1, changed: 1, unchanged: 1, refused: 5 });
     expect(await outcome(...words)).toMatchObject({ code: 1, changed: 0, unchanged: 2, refused: 5 });
+    const named = write(`${kind}-named.csv`, `external_id,name\ncsv 1,One`);
+    const rule = "Expected: 1 to 200 ASCII characters without spaces, unique here: its id in another system";
+    expect((await outcome("org", "import", named)).lines).toMatchObject([
+      {
+        line: 2,
+        result: "refused",
+        reason: expect.stringContaining(`column 1, external_id: Invalid 'external_id'. ${rule}`),
+      },
+    ]);
     const typos = ["csv-1,,much,inv-8,", "csv-1,,0,inv-8,", "csv-1,,1,inv-8,sleeping"].join("\n");
     const typo = write(`${kind}-typo.csv`, `external_id,name,grant,reference,status\n${typos}`);
     const number = "is not a number above 0 with at most 12 digits and 6 decimals, such as 12.5";
@@ -247,7 +256,7 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
     ]);
     const late = "1,inv-8,2020-01-01T00:00:00Z";
     const again = ["csv-1", "csv-9", "csv-1", "csv-1", "csv-1"].map((id, index) => {
-      return `${id},${index < 2 ? late : index === 4 ? "1,inv-8," : "2,inv-8,2099-01-01T00:00:00Z"}`;
+      return `${id},${index < 2 ? late : index === 4 ? "1,inv-8," : "2,inv-8,2099-01-01"}`;
     });
     const retried = write(`${kind}-retried.csv`, [`${rows[0]},expires_at`, ...again].join("\n"));
     for (const words of [["--dry-run"], []]) {
@@ -257,6 +266,17 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
         { line: 4, result: "changed" },
         { line: 5, result: "refused", reason: "line 4 has the same reference" },
         { line: 6, result: "refused", reason: "line 4 has the same reference" },
+      ]);
+    }
+    for (const [midnight, result] of [
+      ["", "changed"],
+      ["T00:00:00Z", "unchanged"],
+    ] as const) {
+      const days = `csv-1,3,inv-11,2098-12-31${midnight},2099-12-31${midnight}\ncsv-1,3,inv-12,2098-02-30${midnight},`;
+      const dated = write(`${kind}-days.csv`, `${rows[0]},effective_at,expires_at\n${days}`);
+      expect((await outcome("credits", "import", dated)).lines).toMatchObject([
+        { line: 2, result },
+        { line: 3, result: "refused", reason: expect.stringMatching(/^column 4, effective_at: /) },
       ]);
     }
     const good = write(`${kind}-good.csv`, [...rows.slice(0, 3), "csv-1,5,inv-4"].join("\n"));

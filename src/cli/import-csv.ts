@@ -1,5 +1,6 @@
 import type { OrganizationDeclaration } from "../api/admin/declaration.ts";
 import { csvCells } from "../api/csv.ts";
+import { isoTime, parseTime } from "../api/time.ts";
 import { ApiError, OperatorError } from "../errors.ts";
 import { argument, command, text, toggle, type ValuesOf } from "../operations/command.ts";
 import { listsOf } from "../stores/database.ts";
@@ -144,7 +145,8 @@ function declarationOf(names: readonly string[], cells: readonly string[], colum
     const field = columns[name] ?? null;
     const [form, words] = NUMBERS[field ?? ""] ?? [];
     if (form?.test(cell) === false) wrong ??= `column ${index + 1}, ${name}: ${JSON.stringify(cell)} is not ${words}`;
-    if (field !== null) grant[field] = form === undefined ? cell : Number(cell);
+    const timeMs = field?.endsWith("_at") ? parseTime(cell) : undefined;
+    if (field !== null) grant[field] = form === undefined ? (isoTime(timeMs ?? null) ?? cell) : Number(cell);
     else terms[name] = name === "models" || name === "contacts" ? cell.split(/[\s,;]+/) : cell;
   }
   const declared = { ...terms, ...(Object.keys(grant).length > 0 && { grants: [grant] }) } as OrganizationDeclaration;

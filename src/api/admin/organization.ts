@@ -48,7 +48,7 @@ export const OwnTokenBounds = Strict({
 export const ExternalId = Type.String({
   pattern: EXTERNAL_ID_PATTERN.source,
   description:
-    "Its id in another system, such as a billing system: 1 to 200 ASCII characters without spaces, unique here.",
+    "1 to 200 ASCII characters without spaces, unique here: its id in another system, such as a billing system.",
 });
 
 /** Terms that an operator agrees with an organization, and notes of it. */
@@ -83,7 +83,11 @@ const TERMS = {
     }),
   ),
   note: Nullable(
-    Type.String({ pattern: LINES, maxLength: 2_000, description: "Only operators and auditors can read it." }),
+    Type.String({
+      pattern: LINES,
+      maxLength: 2_000,
+      description: "Visible text without controls of the text direction: only operators and auditors can read it.",
+    }),
   ),
 };
 
