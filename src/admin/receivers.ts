@@ -2,9 +2,7 @@ import type { Receiver, WarningDelivery } from "../api/admin/receiver.ts";
 import { isoTime } from "../api/time.ts";
 import { isLoopback, isMailAddress } from "../config/formats.ts";
 import type { EventRow } from "../credits/warnings.ts";
-import type { DeliveryPage, DeliveryRow, EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
-import type { Store } from "../stores/store.ts";
-import { cursorFor, type Page, type PageRequest, pageOf, positionOf } from "./directory.ts";
+import type { DeliveryRow, EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
 import { eventText } from "./event-texts.ts";
 import { idOfTexts, type RandomBytes } from "./token.ts";
 
@@ -95,13 +93,4 @@ export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery 
     attempted_at: isoTime(attemptedAtMs),
     next_attempt_at: state === "waiting" ? isoTime(nextAtMs) : null,
   };
-}
-
-/** Lists deliveries, the newest first. Throws ApiError for an invalid cursor. */
-export async function deliveryPage(
-  rows: Store["events"],
-  { cursor, limit, ...filter }: Pick<DeliveryPage, "organizationId" | "receiverId" | "state"> & PageRequest,
-): Promise<Page<WarningDelivery>> {
-  const found = await rows.deliveries({ ...filter, before: positionOf(cursor), limit: limit + 1 });
-  return pageOf(found, limit, toDelivery, ({ delivery }) => cursorFor(delivery));
 }

@@ -63,7 +63,6 @@ async function importLines(
     .split(/\r?\n/)
     .flatMap((row, index) => (row.trim() === "" ? [] : [{ row, line: index + 1 }]));
   const names = columnsIn(file, rows.shift()?.row ?? "", columns);
-  /** The line that was accepted for an organization or a grant. */
   const acceptedLines = new Map<string, Promise<number | undefined>>();
   const resultOf = async (row: string, line: number): Promise<LineResult> => {
     const refused = (organization: string | null, reason: string) =>
@@ -116,9 +115,8 @@ async function importLines(
     await terminal.drained();
     if (strict && counts.refused > 0) break;
   }
-  const isChanging = counts.created + counts.changed > 0;
   if (counts.refused > 0) terminal.exitWith(1);
-  else if (dryRun && isChanging) terminal.exitWith(EXIT_CHANGES);
+  else if (dryRun && counts.created + counts.changed > 0) terminal.exitWith(EXIT_CHANGES);
   const words = Object.entries(counts).map(([result, count]) => `${result}: ${count}`);
   output.end(counts, `Lines ${words.join(", ")}`);
   return undefined;

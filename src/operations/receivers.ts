@@ -1,11 +1,5 @@
-import {
-  deliveryOf,
-  deliveryPage,
-  makeSigningSecret,
-  toDelivery,
-  toReceiver,
-  withShortTarget,
-} from "../admin/receivers.ts";
+import { cursorFor, pageOf, positionOf } from "../admin/directory.ts";
+import { deliveryOf, makeSigningSecret, toDelivery, toReceiver, withShortTarget } from "../admin/receivers.ts";
 import type { Administrator } from "../admin/sessions.ts";
 import { makeId } from "../admin/token.ts";
 import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
@@ -109,9 +103,6 @@ export const createReceiver = sharedOperation({
   ],
 });
 
-/** Beginning again forgets the failures so far, or the next one would disable the receiver again. */
-const ENABLED = { disabledAtMs: null, failingSinceMs: null };
-
 export const changeReceiver = sharedOperation({
   route: "PATCH /receivers/:id",
   permission: "receivers:write",
@@ -125,7 +116,8 @@ export const changeReceiver = sharedOperation({
       return {
         ...defined(terms),
         ...(kinds !== undefined && { kinds: kindsOf(kinds) }),
-        ...(enabled === true && ENABLED),
+        // Beginning again forgets the failures so far, or the next one would disable the receiver again.
+        ...(enabled === true && { disabledAtMs: null, failingSinceMs: null }),
         ...(enabled === false && { disabledAtMs: old.disabledAtMs ?? core.clock() }),
       };
     });
@@ -230,9 +222,11 @@ export const listDeliveries = sharedOperation({
       state: s.Type.Optional(s.Type.Enum([...DELIVERY_STATES])),
     }),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.WarningDelivery) },
-  handle({ events }, { who, query, page }) {
+  async handle({ events }, { who, query, page: { cursor, limit } }) {
     const { organization_id, receiver_id: receiverId = null, state = null } = query;
-    return deliveryPage(events, { organizationId: organizationIn(who, organization_id), receiverId, state, ...page });
+    const filter = { organizationId: organizationIn(who, organization_id), receiverId, state };
+    const rows = await events.deliveries({ ...filter, before: positionOf(cursor), limit: limit + 1 });
+    return pageOf(rows, limit, toDelivery, ({ delivery }) => cursorFor(delivery));
   },
   commands: (make) => [
     make.list({

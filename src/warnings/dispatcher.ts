@@ -19,10 +19,7 @@ const CONTACTS_AT_ONCE = 8;
 /** Longer than any attempt: a node that dies with a delivery leaves it to others after this time. */
 const CLAIM_MS = 60_000;
 /** Waiting time after each failed attempt. After the last one the delivery has failed. */
-export const RETRY_AFTER_MS = [
-  ...[5_000, 300_000, 1_800_000],
-  ...[2, 5, 10, 10].map((hours) => hours * HOUR_MS),
-] as const;
+export const RETRY_AFTER_MS = [5_000, 300_000, 1_800_000, ...[2, 5, 10, 10].map((hours) => hours * HOUR_MS)] as const;
 /** A receiver that has failed for this long is disabled. */
 export const DISABLED_AFTER_MS = 120 * HOUR_MS;
 
@@ -115,15 +112,12 @@ export class Dispatcher {
     const contacts = await rows.dueContacts(clock(), CONTACTS_AT_ONCE);
     for (const receiver of [...(await rows.dueReceivers(clock())), ...contacts]) {
       const { id, organizationId } = receiver;
-      if (this.#sending.has(id) || !this.#hasRoom(organizationId)) continue;
+      const own = [...this.#sending.values()].filter((one) => one.organizationId === organizationId);
+      const isFull = this.#sending.size >= RECEIVERS_AT_ONCE || own.length >= OF_ORGANIZATION_AT_ONCE;
+      if (isFull || this.#sending.has(id)) continue;
       const ended = this.#guard(() => this.#deliver(receiver)).finally(() => this.#sending.delete(id));
       this.#sending.set(id, { organizationId, ended });
     }
-  }
-
-  #hasRoom(organizationId: string | null): boolean {
-    const own = this.#sending.values().filter((one) => one.organizationId === organizationId);
-    return this.#sending.size < RECEIVERS_AT_ONCE && own.toArray().length < OF_ORGANIZATION_AT_ONCE;
   }
 
   /** Writes the deliveries of the oldest events that have none; returns their number. */
@@ -169,12 +163,11 @@ export class Dispatcher {
     const { isDelivered, result } = await senderOf(receiver.format).send(receiver, messages, signal);
     if (signal.aborted && !isDelivered) return;
     const atMs = clock();
-    const outcome = { receiverId: receiver.id, atMs, isDelivered, result };
     for (const [attempts = 0, own] of Map.groupBy(items, ({ delivery }) => delivery.attempts)) {
       const afterMs = isDelivered ? undefined : RETRY_AFTER_MS[attempts];
       const nextAtMs = afterMs === undefined ? null : atMs + afterMs;
       const ids = own.map(({ delivery }) => delivery.id);
-      await rows.recordAttempt(ids, { ...outcome, nextAtMs });
+      await rows.recordAttempt(ids, { receiverId: receiver.id, atMs, isDelivered, result, nextAtMs });
     }
     const { failingSinceMs } = receiver;
     if (isDelivered || failingSinceMs === null || atMs - failingSinceMs < DISABLED_AFTER_MS) return;
@@ -227,12 +220,7 @@ function isFor({ kind, organizationId }: EventRow, receiver: ReceiverRow): boole
   return receiver.kinds === null || receiver.kinds.includes(kind);
 }
 
-function disabledEvent(receiver: ReceiverRow, nowMs: number, result: string): EventRow {
-  const { id, name, organizationId, failingSinceMs } = receiver;
-  const period = [id, failingSinceMs];
-  return eventOf(
-    "receiver.disabled",
-    { organizationId, nowMs, period },
-    { receiver_id: id, name, last_result: result },
-  );
+function disabledEvent({ id, name, organizationId, failingSinceMs }: ReceiverRow, nowMs: number, result: string) {
+  const subject = { organizationId, nowMs, period: [id, failingSinceMs] };
+  return eventOf("receiver.disabled", subject, { receiver_id: id, name, last_result: result });
 }

@@ -18,7 +18,6 @@ export interface MailOptions {
   /** Makes what removes private text from the server's answers: people of organizations read them, too. */
   createScrub(texts: { secrets: readonly string[]; names: readonly string[] }): (text: string) => string;
   log: Log;
-  /** Time for a mail. */
   timeoutMs?: number;
 }
 
@@ -41,8 +40,7 @@ export function mailSender(options: MailOptions | undefined): Sender {
         if (refused !== "") log.warn({ receiverId, rejected, result }, "a mail server refused addresses of a mail");
         return { isDelivered: accepted.length > 0, result };
       } catch (error) {
-        const reason = timeout.aborted ? `within ${timeoutMs / 1000} s` : scrub(reasonOf(error));
-        const result = `the mail was not sent ${reason}`;
+        const result = `the mail was not sent ${timeout.aborted ? `within ${timeoutMs / 1000} s` : scrub(reasonOf(error))}`;
         if (!stopping.aborted)
           log.warn({ receiverId, server: new URL(url).host, result }, "a warning mail was not sent");
         return { isDelivered: false, result };

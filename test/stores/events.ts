@@ -156,19 +156,6 @@ function deliveryCases(subject: Subject): void {
     expect((await events.dueReceivers(5_000)).map(({ id }) => id)).toContain(receiver.id);
   });
 
-  test("receivers are due in the order of their oldest waiting deliveries, and those that fail come last", async () => {
-    const { events } = subject.store;
-    const [failing, late, early] = [await delivering(subject), await delivering(subject, 2), await delivering(subject)];
-    const attempt = { receiverId: failing.receiver.id, isDelivered: false, result: "HTTP 500" };
-    await events.recordAttempt([failing.deliveries[0]?.id ?? ""], { ...attempt, atMs: 1, nextAtMs: 100 });
-    const postponed = late.deliveries.map(({ id }) => id);
-    for (const [index, id] of postponed.entries()) await events.replayDelivery(id, 500 - index, recordOf(id));
-    await events.replayDelivery(early.deliveries[0]?.id ?? "", 498, recordOf(early.receiver.id));
-    const own = [failing, late, early].map(({ receiver }) => receiver.id);
-    const due = (await events.dueReceivers(500)).map(({ id }) => id).filter((id) => own.includes(id));
-    expect(due).toEqual([early.receiver.id, late.receiver.id, failing.receiver.id]);
-  });
-
   test("the result of an attempt is written, and since when a receiver fails", async () => {
     const { events } = subject.store;
     const { receiver, deliveries } = await delivering(subject, 2);
@@ -215,6 +202,19 @@ function deliveryCases(subject: Subject): void {
 }
 
 function receiverCases(subject: Subject): void {
+  test("receivers are due in the order of their oldest waiting deliveries, and those that fail come last", async () => {
+    const { events } = subject.store;
+    const [failing, late, early] = [await delivering(subject), await delivering(subject, 2), await delivering(subject)];
+    const attempt = { receiverId: failing.receiver.id, isDelivered: false, result: "HTTP 500" };
+    await events.recordAttempt([failing.deliveries[0]?.id ?? ""], { ...attempt, atMs: 1, nextAtMs: 100 });
+    const postponed = late.deliveries.map(({ id }) => id);
+    for (const [index, id] of postponed.entries()) await events.replayDelivery(id, 500 - index, recordOf(id));
+    await events.replayDelivery(early.deliveries[0]?.id ?? "", 498, recordOf(early.receiver.id));
+    const own = [failing, late, early].map(({ receiver }) => receiver.id);
+    const due = (await events.dueReceivers(500)).map(({ id }) => id).filter((id) => own.includes(id));
+    expect(due).toEqual([early.receiver.id, late.receiver.id, failing.receiver.id]);
+  });
+
   test("receivers that are created at the same time stay within their maximum number", async () => {
     const { events } = subject.store;
     const shared = (await events.receivers(null)).filter((row) => row.organizationId === null).length;

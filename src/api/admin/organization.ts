@@ -83,11 +83,7 @@ const TERMS = {
     }),
   ),
   note: Nullable(
-    Type.String({
-      pattern: LINES,
-      maxLength: 2_000,
-      description: "Visible text without controls of the text direction: only operators and auditors can read it.",
-    }),
+    Type.String({ pattern: LINES, maxLength: 2_000, description: "Visible text, only for operators and auditors." }),
   ),
 };
 

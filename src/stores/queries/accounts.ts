@@ -293,8 +293,8 @@ function roomFor({ organizationId, createdBy, createdAtMs }: TokenRow, max: numb
 }
 
 /**
- * Returns statements that change a row each if a count is below `max`. The first statement locks the organization, so that the
- * second one counts what others that are created at the same time have written. The playground's row locks what is of the service.
+ * Returns statements that change a row each if a count is below `max`. The first one locks the organization (for the service, the
+ * playground's), so that the second one counts what others have written meanwhile.
  */
 export function roomIn(organizationId: string | null, count: Sql, max: number): Sql[] {
   const lock = sql`update organization set name = name where id = ${organizationId ?? PLAYGROUND_ID}`;

@@ -154,10 +154,7 @@ function receivers({ find, findRow, findRows, readRows, writeIf }: Database) {
       const room = countMax === undefined ? [] : roomIn(row.organizationId, own, countMax);
       return writeIf([...room, RECEIVER.insert(row)], recordOf(audit));
     },
-    /**
-     * Writes properties of a receiver, and fails what waits for one that is disabled. Returns false if it has changed since it
-     * was read; then nothing is written.
-     */
+    /** Writes properties of a receiver; what waits for a disabled one fails. Returns false if it has changed since it was read. */
     async changeReceiver(old: ReceiverRow, change: Partial<ReceiverRow>, audit: AuditRow): Promise<boolean> {
       const [row] = await find(sql`select * from receiver where id = ${old.id}`);
       if (row === undefined || JSON.stringify(RECEIVER.fromRecord(row)) !== JSON.stringify(old)) return false;
