@@ -268,17 +268,6 @@ describe.each(["sqlite", ...(hasPostgres ? ["postgres"] : [])])("on %s", (kind) 
         { line: 6, result: "refused", reason: "line 4 has the same reference" },
       ]);
     }
-    for (const [midnight, result] of [
-      ["", "changed"],
-      ["T00:00:00Z", "unchanged"],
-    ] as const) {
-      const days = `csv-1,3,inv-11,2098-12-31${midnight},2099-12-31${midnight}\ncsv-1,3,inv-12,2098-02-30${midnight},`;
-      const dated = write(`${kind}-days.csv`, `${rows[0]},effective_at,expires_at\n${days}`);
-      expect((await outcome("credits", "import", dated)).lines).toMatchObject([
-        { line: 2, result },
-        { line: 3, result: "refused", reason: expect.stringMatching(/^column 4, effective_at: /) },
-      ]);
-    }
     const good = write(`${kind}-good.csv`, [...rows.slice(0, 3), "csv-1,5,inv-4"].join("\n"));
     expect(await outcome("credits", "import", good, "--dry-run")).toMatchObject({ code: 2, changed: 1 });
     expect(await json("ledger", "verify", ...place)).toMatchObject({ ok: true });

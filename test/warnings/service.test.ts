@@ -271,10 +271,9 @@ describe("a service", () => {
   });
 
   test("a disabled receiver is sent neither a test event nor a delivery again, and both are refused", async () => {
-    const { id: organization_id } = await makeOrganization(service, "1");
-    const { id } = await createReceiver(service, { target, organization_id });
-    const tested = await operator(service).call<{ id: string }>("POST", `/receivers/${id}/test`);
-    await expect.poll(() => receiver.of(organization_id).length, LONG).toBe(1);
+    const { id } = await createReceiver(service, { target, kinds: ["receiver.test"] });
+    const tested = await operator(service).call<{ id: string; event_id: string }>("POST", `/receivers/${id}/test`);
+    await expect.poll(() => receiver.seen.map((one) => one.id), LONG).toContain(tested.body.event_id);
     expect((await operator(service).call("PATCH", `/receivers/${id}`, { enabled: false })).status).toBe(200);
     const message = "id is a disabled receiver, but must be an enabled one: enable it first.";
     for (const path of [`/receivers/${id}/test`, `/deliveries/${tested.body.id}/replay`]) {
