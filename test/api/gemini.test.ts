@@ -379,8 +379,7 @@ test("A token in the query is refused by default, and with the setting it is tak
   expect(refused.status).toBe(400);
   const text = await refused.text();
   expect(text).toContain("server.keyInQuery");
-  expect(text).not.toContain(payer.token);
-  expect(service.output()).not.toContain(payer.token);
+  expect([text, service.output()].filter((one) => one.includes(payer.token))).toEqual([]);
   const open = await startService({ config: { server: { keyInQuery: true }, log: { level: "debug" } } });
   try {
     const { token } = await makeOrganization(open, "10");
@@ -393,6 +392,7 @@ test("A token in the query is refused by default, and with the setting it is tak
     const both = await send(open, path(token), null, say("Hello"), { headers: { "x-goog-api-key": "another" } });
     expect([(await ask(`/v1/models?key=${token}`)).status, both.status]).toEqual([405, 400]);
     expect((await send(open, `/v1/models?key=${token}`, null)).status).toBe(401);
+    for (const key of ["%", "%ff"]) expect((await send(open, `/v1beta/models?key=${key}`, null)).status).toBe(401);
     expect(open.output()).not.toContain(token);
   } finally {
     await open.end();
