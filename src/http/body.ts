@@ -61,7 +61,7 @@ export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void 
   server.addContentTypeParser(FORM_TYPE, async (request: FastifyRequest) => {
     if (!takesForm(request)) throw wrongMediaType(request);
     const { body, inTurn } = await read(request, NO_SCANNER);
-    // The parts are copies.
+    // The form for the upstream is a copy.
     reserveBytes(request, body.length);
     return inTurn(() => readForm(body, request.headers["content-type"] ?? ""));
   });

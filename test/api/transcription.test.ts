@@ -8,9 +8,9 @@ import { type Behaviour, sendJson, type Upstream } from "../support/upstream.ts"
 /** A credit for each second, so that a charge shows the counted ones. */
 const BY_SECOND = { input: 0, perSecond: 1 };
 const BY_TOKEN = { input: 1_000_000, inputAudio: 2_000_000, output: 1_000_000 };
-/** Held, and charged without a report, as 5 seconds of 8 kbit/s. */
+/** Held, and charged without a report, as 9 seconds of 4 kbit/s. */
 const SOUND = Buffer.from(Array.from({ length: 4_321 }, (_, at) => (at * 7) % 256));
-const SECONDS_MOST = 5;
+const SECONDS_MOST = 9;
 
 const text = "Good morning to you";
 const segments = [
@@ -181,6 +181,47 @@ test("Each format of an answer is what it is at OpenAI.", async () => {
   expect((await post({ model: "plain", response_format: "srt" })).status).toBe(502);
 });
 
+test("A file that looks like the lines of its form arrives unchanged, with its name.", async () => {
+  const bytes = Buffer.from("\r\n--b\r\n\r\n--\r\n\r\n".repeat(100_000));
+  const before = upstream.requests.length;
+  const name = 'a "quoted"\r\nü%41.mp3';
+  expect((await post({ model: "plain", file: new File([bytes], name) })).status).toBe(200);
+  const file = upstream.requests[before]?.body?.file as unknown as File;
+  expect(Buffer.from(await file.arrayBuffer()).equals(bytes)).toBe(true);
+  expect(file.name).toBe(name);
+});
+
+test("A name that is encoded otherwise is read too.", async () => {
+  const before = upstream.requests.length;
+  const body = [
+    '--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nplain',
+    "--b\r\nContent-Disposition: form-data; name=file; filename*=utf-8''%C3%BC.mp3\r\n\r\nsound",
+    "--b--",
+  ].join("\r\n");
+  const headers = {
+    authorization: `Bearer ${organization.token}`,
+    "content-type": 'multipart/form-data; boundary="b"',
+  };
+  const answer = await fetch(`${service.baseUrl}/audio/transcriptions`, { method: "POST", headers, body });
+  expect(answer.status).toBe(200);
+  expect(upstream.requests[before]?.body?.file).toHaveProperty("name", "ü.mp3");
+});
+
+test("Seconds above the bound are charged as the bound, logged, and recorded.", async () => {
+  const own = await makeOrganization(service, "100");
+  const answer = await post({ model: "huge" }, {}, { token: own.token });
+  expect(answer.json().usage).toEqual({ type: "duration", seconds: SECONDS_MOST, cost: SECONDS_MOST });
+  const { body } = await operator(service).call<{ data: { id: string }[] }>(
+    "GET",
+    `/requests?organization_id=${own.id}`,
+  );
+  const detail = await operator(service).call("GET", `/requests/${body.data[0]?.id}`);
+  expect(detail.body).toMatchObject({ basis: "bounded", attempts: [{ reported: { seconds: 1e12 } }] });
+  const lines = service.output().split("\n");
+  const logged = lines.filter((line) => line.includes(own.id) && line.includes("the bound was charged"));
+  expect(logged).toHaveLength(1);
+});
+
 test("A request without enough credits for the longest audio of its size is refused before the upstream is called.", async () => {
   const poor = await makeOrganization(service, "4");
   const before = upstream.requests.length;
@@ -244,6 +285,14 @@ describe("A wrong request is refused:", () => {
       `${part("a").repeat(9_000)}--b--`,
       "more than 32 parts",
     ],
+    ["with a part without a name", "multipart/form-data; boundary=b", "--b\r\na: b\r\n\r\nx\r\n--b--", "has no name"],
+    [
+      "with endless headers",
+      "multipart/form-data; boundary=b",
+      `--b\r\n${"a: b\r\n".repeat(3_000_000)}`,
+      "cannot be read",
+    ],
+    ["with an endless name", "multipart/form-data; boundary=b", part("%0D".repeat(6_000_000)), "cannot be read"],
   ])("a form %s.", async (_name, type, body, reason) => {
     const { status, error } = await raw(type, body);
     expect([status, error]).toMatchObject([400, { code: "invalid_value", message: expect.stringContaining(reason) }]);
