@@ -5,7 +5,7 @@ import type { EventEnd } from "../credits/facts.ts";
 import { isOwnCut, UpstreamError } from "../errors.ts";
 import type { UpstreamChunk } from "../providers/provider.ts";
 import { type Admission, intentOf } from "./admit.ts";
-import { type AnswerSink, type Folded, headOf } from "./answer.ts";
+import { type AnswerSink, type Folded, headOf, STORED_CHARACTERS_MAX } from "./answer.ts";
 import { type Answered, noteEnd, type Unanswered } from "./attempt.ts";
 import { checkpointOf } from "./charge.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -46,8 +46,8 @@ export async function deliver(
   const { route, answer } = answered;
   const meter = new Meter(maxTokens * estimate.choices);
   // A whole answer is needed where it is stored under an idempotency key or in a conversation.
-  const needsFold = call.idempotency !== null || call.principal.keepsConversations;
-  const fold = needsFold ? new AnswerFold() : undefined;
+  const keepsConversation = call.principal.keepsConversations && call.kind === "completion";
+  let fold = call.idempotency !== null || keepsConversation ? new AnswerFold() : undefined;
   const completeToolCalls = toolCallCompleter(facts.holdId);
   let head: AnswerHead | undefined;
   let isStreamed = false;
@@ -60,6 +60,8 @@ export async function deliver(
     firstTokenMs ??= gateway.clock() - admittedAtMs;
     const pieces = completeToolCalls(chunks);
     meter.add(pieces);
+    // Speech may have hundreds of megabytes, of which nothing is stored.
+    if (!keepsConversation && meter.dataCharacters > STORED_CHARACTERS_MAX) fold = undefined;
     fold?.add(pieces);
     const drained = client.push(pieces, meter.choices.hasFinished(1));
     if (drained === undefined) return lease.ready();
