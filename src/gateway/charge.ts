@@ -283,7 +283,7 @@ async function countAll(
   return { answer: meter.counts(outputTokens, reasoningTokens, otherTokens), text, prompt };
 }
 
-/** Makes a charge within the bounds. Its basis is `bounded` where a report was above them. */
+/** Makes a charge within the bounds. Its basis is `bounded` where a report, or the calls that an answer states, were above them. */
 function limited(
   tokens: TokenCounts,
   basis: EventBasis,
@@ -291,9 +291,17 @@ function limited(
   bounds: TokenBounds,
 ): Charge {
   const charged = within(tokens, bounds);
-  const isAbove = reported !== undefined && (reported === tokens ? charged : within(reported, bounds)) !== reported;
-  const isReported = reported === undefined || charged === reported;
-  return { tokens: charged, basis: isAbove ? "bounded" : basis, reported: isReported ? null : reported };
+  const stated = reported ?? excessiveCalls(tokens, charged);
+  const isAbove = stated !== undefined && (stated === tokens ? charged : within(stated, bounds)) !== stated;
+  const isReported = stated === undefined || charged === stated;
+  return { tokens: charged, basis: isAbove ? "bounded" : basis, reported: isReported ? null : stated };
+}
+
+/** Returns the calls of an answer without a report, if there are more of them than are charged. */
+function excessiveCalls(tokens: TokenCounts, charged: TokenCounts): TokenCounts | undefined {
+  const above = CALL_ROWS.filter(({ class: name }) => (tokens[name] ?? 0) > (charged[name] ?? 0));
+  if (above.length === 0) return undefined;
+  return { ...NO_TOKENS, ...Object.fromEntries(above.map(({ class: name }) => [name, tokens[name]])) };
 }
 
 /** Organizations that are remembered for an upstream: those whose answers are the newest. */

@@ -122,7 +122,7 @@ async function chargeFor(gateway: Gateway, completed: Completed): Promise<Charge
   const { holdId, requestId } = facts;
   const fields = { organizationId, holdId, requestId, route: upstreamOf(route), reported, charged: tokens };
   if (basis === "bounded") {
-    gateway.log.error(fields, "an upstream reported more tokens than the request can have; the bound was charged");
+    gateway.log.error(fields, "an upstream reported more usage than the request can have; the bound was charged");
   } else if (end === "complete") {
     gateway.log.warn(fields, "an upstream reported fewer tokens than its answer has; the counted tokens were charged");
   }

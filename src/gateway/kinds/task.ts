@@ -55,8 +55,8 @@ export function planSpeech(gateway: TaskPlanner, call: GatewayCall<"speech">): P
   return { ...planTask(gateway, call, "speech", { texts: [input, instructions], calls }), isStreamed: true };
 }
 
-/** Bytes of a second of audio: few formats and hardly any speech have less than 8 kbit/s. */
-const BYTES_A_SECOND_LEAST = 1_000;
+/** Bytes of a second of audio: speech has at least 4.75 kbit/s in the usual formats (3GPP TS 26.071, AMR). */
+const BYTES_A_SECOND_LEAST = 500;
 /** Usual bytes of audio for each token, of ten in a second at 32 kbit/s. */
 const BYTES_A_TOKEN_LIKELY = 400;
 
@@ -91,7 +91,7 @@ export function planTranscription(gateway: TaskPlanner, call: GatewayCall<"trans
   };
 }
 
-/** Bounds the seconds of an answer. A report of tokens alone does not say what a price of seconds needs, so it gets them. */
+/** Adds the most seconds to reports of tokens alone, which a price of seconds needs. */
 async function* timed(
   chunks: ProviderAnswer["chunks"],
   secondsMost: number,
@@ -99,9 +99,9 @@ async function* timed(
 ): ProviderAnswer["chunks"] {
   for await (const batch of chunks) {
     yield batch.map(({ calls, ...chunk }) => {
-      const seconds = Math.min(calls?.seconds ?? secondsMost, secondsMost);
+      const seconds = calls?.seconds ?? secondsMost;
       const usage = hasPrice && chunk.usage !== undefined ? { ...chunk.usage, seconds } : chunk.usage;
-      return { ...chunk, usage, ...(calls && { calls: { seconds } }) };
+      return { ...chunk, usage, calls };
     });
   }
 }
