@@ -170,13 +170,8 @@ function deliveryCases(subject: Subject): void {
     });
     expect((await events.delivery(second))?.delivery).toMatchObject({ state: "failed", attemptedAtMs: 3_000 });
     expect(await events.receiver(receiver.id)).toEqual({ ...receiver, failingSinceMs: 2_000 });
-    await events.recordAttempt([first], {
-      ...attempt,
-      isDelivered: true,
-      result: "HTTP 200",
-      atMs: 8_000,
-      nextAtMs: null,
-    });
+    const success = { ...attempt, isDelivered: true, result: "HTTP 200", atMs: 8_000, nextAtMs: null };
+    await events.recordAttempt([first], success);
     expect((await events.delivery(first))?.delivery).toMatchObject({ state: "delivered", result: "HTTP 200" });
     expect(await events.receiver(receiver.id)).toEqual(receiver);
     expect(await events.replayDelivery(second, 9_000, recordOf(second))).toBe(true);
