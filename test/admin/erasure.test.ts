@@ -9,7 +9,7 @@ import { ALL_TABLES } from "../../src/stores/all-tables.ts";
 import { type AdminClient, operator, signIn } from "../support/admin.ts";
 import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
-import { MEMBER_SCOPES, makeDirectory, type RunningService, send, startService } from "../support/service.ts";
+import { freePort, MEMBER_SCOPES, makeDirectory, type RunningService, send, startService } from "../support/service.ts";
 
 /** Is written into every field of an organization that takes text. */
 const MARKER = "mark3r";
@@ -93,6 +93,7 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
   let admin: AdminClient;
   let tables: Tables;
   let organizationId: string;
+  let smtpPort: number;
 
   const config = (organization: string) => ({
     models: [
@@ -103,7 +104,8 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
       },
     ],
     retention: { requestMonths: 1 },
-    warnings: { allowPrivateAddresses: true },
+    // No mail is sent: nothing listens at the port.
+    warnings: { smtp: `smtp://127.0.0.1:${smtpPort}`, mailFrom: "tollgate@example.com" },
     identity: {
       issuers: [
         {
@@ -116,7 +118,7 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
   });
 
   beforeAll(async () => {
-    [dataDir, issuer] = await Promise.all([makeDirectory(), startIssuer()]);
+    [dataDir, issuer, smtpPort] = await Promise.all([makeDirectory(), startIssuer(), freePort()]);
     if (store === "PostgreSQL") database = await createTestDatabase();
     service = await startService({ dataDir, databaseUrl: database?.url, config: { retention: { requestMonths: 1 } } });
     organizationId = (await post("/organizations", { name: `${MARKER} Ltd.` })).id as string;
@@ -155,12 +157,8 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     const batch = await post("/voucher-batches", { name: "Launch", count: 2, amount: 3 });
     await post(`${path()}/redemptions`, { code: (batch.codes as string[])[0] });
     await post(`${path()}/allowances`, { amount: 2, reference: `${MARKER} plan` });
-    await post("/receivers", {
-      organization_id: organizationId,
-      name: MARKER,
-      format: "webhook",
-      target: `https://a.example/${MARKER}`,
-    });
+    const receiver = { name: MARKER, format: "mail", target: `${MARKER}@example.com` };
+    await post("/receivers", { organization_id: organizationId, ...receiver });
     const each = { name: MARKER, amount: 0.04, each: "metadata.user", selector: { metadata: { team: [MARKER] } } };
     await post(`${path()}/budgets`, each);
     await service.tollgate(
