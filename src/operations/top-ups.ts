@@ -24,6 +24,7 @@ export const showTopUp = sharedOperation({
 export const setTopUp = sharedOperation({
   route: "POST /organizations/:id/top-up",
   permission: "credits:buy",
+  requestsAMinute: 10,
   summary: "Set and switch on the automatic top-up: a saved card is charged when fewer credits are available",
   body: (s) => s.NewTopUp,
   answer: { ...ANSWER, schema: (s) => s.TopUp },
@@ -34,8 +35,12 @@ export const setTopUp = sharedOperation({
     const monthlyMost = minorUnits(String(body.monthly_maximum), currency) ?? 0n;
     if (monthlyMost < price) throw invalidValue("monthly_maximum", String(body.monthly_maximum), "the amount or more");
     const terms = { threshold: amountOf("threshold", body.threshold), price, currency, monthlyMost };
-    const setAtMs = core.clock();
-    return change(core, id, "top_up.set", () => ({ status: "on", reason: null, ...terms, setAtMs, nextAtMs: 0 }));
+    return change(core, id, "top_up.set", (state) => ({
+      ...{ status: "on", reason: null, ...terms },
+      ...(state?.row.status === "on" ? {} : { setAtMs: core.clock() }),
+      // The pauses between the attempts of a pending charge remain.
+      nextAtMs: state?.pending === undefined ? 0 : state.row.nextAtMs,
+    }));
   },
   commands: (make) => [
     make.command({
@@ -62,8 +67,8 @@ export const endTopUp = sharedOperation({
   summary: "Switch off the automatic top-up",
   answer: { ...ANSWER, schema: (s) => s.TopUp },
   handle: (core, { params: { id } }) =>
-    change(core, id, "top_up.end", (row) =>
-      row === undefined || row.status === "off" ? undefined : { status: "off", reason: null },
+    change(core, id, "top_up.end", (state) =>
+      state === undefined || state.row.status === "off" ? undefined : { status: "off", reason: null },
     ),
   commands: (make) => [make.command({ usage: "credits auto off", flags: ORGANIZATION, text: topUpText })],
 });
@@ -112,10 +117,10 @@ async function change(
   core: Core,
   id: string,
   action: string,
-  decide: (row: TopUpRow | undefined) => TopUpChange["row"] | undefined,
+  decide: (state: TopUpState | undefined) => TopUpChange["row"] | undefined,
 ): Promise<TopUp> {
   await core.topUps.change(id, core.clock(), (state) => {
-    const row = decide(state?.row);
+    const row = decide(state);
     if (row === undefined) return undefined;
     const [before, after] = [termsOf(state?.row), termsOf({ ...state?.row, ...row } as TopUpRow)];
     return { row, audit: rowRecord(core, action, { organizationId: id, id }, { before, after }) };

@@ -51,6 +51,7 @@ type Card = NonNullable<TopUpRow["card"]>;
 export interface StatedTopUp {
   state: "unconfirmed" | "processing" | "paid" | "unpaid" | "canceled";
   reason: string | null;
+  cardId: string | null;
 }
 
 /** The only client of Stripe. Every request has a time limit, and fails with payment_provider_unavailable. */
@@ -135,22 +136,18 @@ export class StripeApi {
     const metadata = { [ORGANIZATION]: organizationId, [CREDITS]: sold, [PRICE]: `${price} ${currency}`, [TOP_UP]: id };
     const payer = { customer: card.customerId, payment_method: card.id, payment_method_types: ["card"] };
     const wanted = { amount: Number(price), currency, description: `${sold} credits`, metadata };
-    const made = await this.#orRefusal((client) =>
-      client.paymentIntents.create({ ...wanted, ...payer }, { idempotencyKey: `${id} ${card.id}` }),
-    );
+    const made = await this.#orRefusal((client) => client.paymentIntents.create({ ...wanted, ...payer }));
     if ("refused" in made) return made;
     if (PAYMENT_ID.test(made.id)) return { id: made.id };
     throw unusable("a PaymentIntent without an id");
   }
 
   /** Charges a top-up. Repeating it charges nothing again, because a PaymentIntent is paid once. */
-  async confirm(paymentId: string, chargeId: string): Promise<StatedTopUp> {
-    const idempotencyKey = `${chargeId} confirm`;
-    const made = await this.#orRefusal((client) =>
-      client.paymentIntents.confirm(paymentId, { off_session: true }, { idempotencyKey }),
-    );
+  async confirm(paymentId: string): Promise<StatedTopUp> {
+    const made = await this.#orRefusal((client) => client.paymentIntents.confirm(paymentId, { off_session: true }));
     const stated = await this.topUp(paymentId);
-    return stated.state === "unconfirmed" && "refused" in made ? { state: "unpaid", reason: made.refused } : stated;
+    const isRefused = stated.state === "unconfirmed" && "refused" in made;
+    return isRefused ? { ...stated, state: "unpaid", reason: made.refused } : stated;
   }
 
   /** Cancels a top-up that is not paid, so that it never will be. Returns its state, which may be another one. */
@@ -162,12 +159,16 @@ export class StripeApi {
   /** Reads the state of a top-up. */
   async topUp(paymentId: string): Promise<StatedTopUp> {
     const intent = await this.#intent(paymentId);
-    if (intent === undefined) return { state: "canceled", reason: "payment_missing" };
+    if (intent === undefined) return { state: "canceled", reason: "payment_missing", cardId: null };
     const states: Record<string, StatedTopUp["state"]> = {
       ...{ requires_confirmation: "unconfirmed", requires_payment_method: "unpaid", requires_action: "unpaid" },
       ...{ succeeded: "paid", canceled: "canceled" },
     };
-    return { state: states[intent.status] ?? "processing", reason: intent.last_payment_error?.code ?? null };
+    const { status, last_payment_error, cancellation_reason, payment_method } = intent;
+    const state = states[status] ?? "processing";
+    // A cancellation by this service has no reason.
+    const reason = last_payment_error?.code ?? cancellation_reason ?? (state === "unpaid" ? status : null);
+    return { state, reason, cardId: payment_method as string | null };
   }
 
   /** Reads a PaymentIntent with its charge; undefined if Stripe has none of the id. */

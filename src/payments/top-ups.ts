@@ -1,5 +1,5 @@
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "../admin/audit.ts";
-import { isoMonth, monthStart } from "../api/time.ts";
+import { DAY_MS, isoMonth, monthStart } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import { moneyNumber } from "../credits/money.ts";
 import { eventOf } from "../credits/warnings.ts";
@@ -11,7 +11,7 @@ import type { Offers, Payments } from "./payments.ts";
 import type { StripeApi } from "./stripe.ts";
 
 const AT_ONCE = 50;
-/** Pauses between the attempts of a charge: each as long as it is old, between these. */
+/** Shortest and longest pause between attempts of a charge; in between, a pause is as long as the charge is old. */
 const RETRY_MS = [30_000, 3_600_000] as const;
 
 export interface TopUpsOptions extends AuditTime {
@@ -29,6 +29,7 @@ export interface TopUpsOptions extends AuditTime {
  */
 export class TopUps {
   readonly #options: TopUpsOptions;
+  #isStopping = false;
   #timer: NodeJS.Timeout | undefined;
   /** Continues the charges that are pending, and begins those that are due. Never rejects. */
   readonly sweep = sharedRun(() => this.#sweep());
@@ -43,6 +44,7 @@ export class TopUps {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
+    this.#isStopping = true;
     await this.sweep.ended();
   }
 
@@ -54,10 +56,12 @@ export class TopUps {
     const { organizationId, ...card } = saved;
     const nowMs = this.#options.clock();
     await rows.change(organizationId, nowMs, (state) => {
-      if (state === undefined || (state.row.card?.savedAtMs ?? 0) >= card.savedAtMs) return undefined;
+      if (state === undefined || state.organizationStatus === "closed") return undefined;
+      if ((state.row.card?.savedAtMs ?? 0) >= card.savedAtMs) return undefined;
       const resumed = state.row.status === "paused" && { status: "on" as const, reason: null, setAtMs: nowMs };
       const after = { brand: card.brand, last4: card.last4 };
-      return { row: { card, nextAtMs: nowMs, ...resumed }, audit: this.#record("top_up.save_card", state.row, after) };
+      const nextAtMs = state.pending === undefined ? nowMs : state.row.nextAtMs;
+      return { row: { card, nextAtMs, ...resumed }, audit: this.#record("top_up.save_card", state.row, after) };
     });
   }
 
@@ -92,7 +96,11 @@ export class TopUps {
     if (credits === undefined) return this.#pause(row, "offer_changed", nowMs);
     if (used + price > monthlyMost) {
       const data = { month: isoMonth(nowMs), amount: moneyNumber(used, currency), ...moneyOf(row) };
-      const event = eventOf("top_up.limit_reached", { organizationId, nowMs, period: [data.month, row.setAtMs] }, data);
+      const event = eventOf(
+        "top_up.limit_reached",
+        { organizationId, nowMs, period: [data.month, String(monthlyMost)] },
+        data,
+      );
       return { row: { nextAtMs: monthStart(nowMs, 1) }, event };
     }
     const made = { organizationId, id: this.#options.newId(), price, currency, credits, createdAtMs: nowMs };
@@ -101,52 +109,61 @@ export class TopUps {
     return { row: { nextAtMs: nowMs + least }, charge: { ...made, paymentId: null, state: "pending" }, audit };
   }
 
-  async #advance(charge: TopUpCharge): Promise<void> {
+  async #advance(claimed: TopUpCharge): Promise<void> {
     const { api, rows, payments, clock } = this.#options;
+    const charge = { ...claimed };
     const { organizationId, id } = charge;
     const wanted = async () => {
-      const state = await rows.read(organizationId, clock());
-      return state && isWanted(state) ? state.row : undefined;
+      const nowMs = clock();
+      const state = await rows.read(organizationId, nowMs);
+      return state && isWanted(state) && isCurrent(charge, state, nowMs) ? state.row.card : null;
     };
-    let { paymentId } = charge;
-    if (paymentId === null) {
-      const card = (await wanted())?.card;
-      if (!card) return this.#end(charge, "failed", null);
-      const made = await api.createTopUp(charge, card);
+    if (charge.paymentId === null) {
+      const card = await wanted();
+      if (card === null) return this.#end(charge, "failed");
+      const made = await api.createTopUp(charge, card).catch((error: unknown) => {
+        if (clock() - charge.createdAtMs <= DAY_MS) throw error;
+        return { refused: "payment_provider_unavailable" };
+      });
       if ("refused" in made) return this.#end(charge, "failed", made.refused);
-      paymentId = made.id;
       const stored = await rows.change(organizationId, clock(), (state) => {
         const isNext = state?.pending?.id === id && state.pending.paymentId === null;
-        return isNext ? { row: {}, charge: { ...charge, paymentId } } : undefined;
+        return isNext ? { row: {}, charge: { ...charge, paymentId: made.id } } : undefined;
       });
       // Another node has stored one, and continues with it.
       if (stored === undefined) return;
+      charge.paymentId = made.id;
     }
+    const { paymentId } = charge;
+    // Every step can be the last one of this node: the next attempt continues after it.
+    if (this.#isStopping) return;
     let stated = await api.topUp(paymentId);
-    if (stated.state === "unconfirmed" && (await wanted())) stated = await api.confirm(paymentId, id);
+    if (stated.state === "unconfirmed" && (await wanted())?.id === stated.cardId) {
+      if (this.#isStopping) return;
+      stated = await api.confirm(paymentId);
+    }
     const { reason } = stated;
     // Nobody can confirm it any more.
     if (stated.state === "unconfirmed" || stated.state === "unpaid") stated = await api.cancel(paymentId);
     if (stated.state === "canceled") return this.#end(charge, "failed", stated.reason ?? reason);
-    if (stated.state === "paid" && (await payments.book(paymentId))) await this.#end({ ...charge, paymentId }, "paid");
+    if (stated.state !== "paid") return;
+    if (await payments.book(paymentId)) await this.#end(charge, "paid");
+    else await this.#end(charge, "unbooked", "not_booked");
   }
 
-  /** Ends a charge; one that failed for a reason pauses the top-up. */
-  async #end(charge: TopUpCharge, state: "paid" | "failed", reason: string | null = null): Promise<void> {
-    const { rows, clock, log } = this.#options;
-    const { organizationId, id } = charge;
+  /** Ends a charge; one that ends for a reason pauses the top-up. */
+  async #end(charge: TopUpCharge, state: Exclude<TopUpCharge["state"], "pending">, reason: string | null = null) {
+    const { rows, clock } = this.#options;
+    const { organizationId, id, paymentId } = charge;
     const nowMs = clock();
     await rows.change(organizationId, nowMs, (found) => {
-      if (found?.pending?.id !== id) return undefined;
+      // Another node may have stored a PaymentIntent that this one does not know.
+      if (found?.pending?.id !== id || found.pending.paymentId !== paymentId) return undefined;
       const isPaused = reason !== null && found.row.status === "on";
       const paused = isPaused ? this.#pause(found.row, reason, nowMs) : { row: {} };
       const audit = this.#record("top_up.charge_end", found.row, { charge_id: id, state, reason });
       return { ...paused, row: { ...paused.row, nextAtMs: nowMs }, charge: { ...found.pending, state }, audit };
     });
-    log.info(
-      { organizationId, chargeId: id, paymentId: charge.paymentId, state, reason },
-      "an automatic top-up has ended",
-    );
   }
 
   #pause(row: TopUpRow, reason: string, nowMs: number): TopUpChange {
@@ -161,8 +178,16 @@ export class TopUps {
 }
 
 /** Returns whether a charge may begin or be confirmed. */
-function isWanted({ row, available, isActive }: TopUpState): boolean {
-  return row.status === "on" && row.card !== null && isActive && available < row.threshold;
+function isWanted({ row, available, organizationStatus }: TopUpState): boolean {
+  return row.status === "on" && row.card !== null && organizationStatus === "active" && available < row.threshold;
+}
+
+/** Returns whether a charge is still pending, on the present terms, and counts for the present month. */
+function isCurrent(charge: TopUpCharge, { row, pending, used }: TopUpState, nowMs: number): boolean {
+  const isPending = pending?.id === charge.id && pending.paymentId === charge.paymentId;
+  const isSame = row.price === charge.price && row.currency === charge.currency;
+  // `used` contains this charge.
+  return isPending && isSame && charge.createdAtMs >= monthStart(nowMs) && used <= row.monthlyMost;
 }
 
 function moneyOf({ threshold, price, monthlyMost, currency }: TopUpRow) {

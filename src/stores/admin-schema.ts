@@ -339,6 +339,6 @@ export const TOP_UP_CHARGE = declareTable("top_up_charge", ["organizationId", "i
   credits: amount("credits"),
   /** Its PaymentIntent, stored before it is confirmed, so that no other one is. */
   paymentId: nullable(requiredText("payment_id")),
-  state: oneOf("state", ["paid", "failed", "pending"]),
+  state: oneOf("state", ["paid", "failed", "unbooked", "pending"]),
   createdAtMs: past(number("created_at")),
 });

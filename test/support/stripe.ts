@@ -22,6 +22,8 @@ interface ChargedIntent {
   form: URLSearchParams;
   metadata: Record<string, string>;
   error: string | null;
+  cancellationReason: string | null;
+  confirmedAtMs: number | null;
   refunded: number;
 }
 
@@ -48,7 +50,10 @@ export class StripeStandIn {
   /** Faults of the next requests: they are lost, or their answers are. */
   readonly faults: ("lost" | "answer_lost" | "none")[] = [];
   /** The outcome of charging a saved card: it is charged, at once or later, or refused with this code. */
-  card: "charged" | "processing" | "removed" | "card_declined" | "authentication_required" = "charged";
+  card: "charged" | "processing" | "removed" | "requires_action" | "card_declined" | "authentication_required" =
+    "charged";
+  /** The time that it notes of confirmations. */
+  clock = () => Date.now();
   /** PaymentIntents of top-ups, in the order in which they were created. */
   readonly intents = new Map<string, ChargedIntent>();
   /** Called before a card is charged. */
@@ -96,9 +101,9 @@ export class StripeStandIn {
     return this.#eventOf("checkout.session.completed", object);
   }
 
-  /** Forgets the idempotency keys, as Stripe may after a day. */
-  forgetKeys(): void {
-    this.#answers.clear();
+  /** An operator cancels a top-up in the dashboard. */
+  cancel(id: string): void {
+    Object.assign(this.intents.get(id) ?? {}, { status: "canceled", cancellationReason: "requested_by_customer" });
   }
 
   /** Settles a charge that was processing. */
@@ -170,10 +175,15 @@ export class StripeStandIn {
       response.end(JSON.stringify(body));
     };
     if (request.headers.authorization !== `Bearer ${SECRET_KEY}`) return send(401, { error: { message: "no" } });
-    if (this.mode === "failing") return send(500, { error: { type: "api_error", message: "down" } });
+    const key = String(request.headers["idempotency-key"]);
+    if (this.mode === "failing") {
+      const failure = { status: 500, body: { error: { type: "api_error", message: "down" } } };
+      // Stripe repeats failures of a key too.
+      if (request.method === "POST") this.#answers.set(key, { question: `${url.pathname} ${form}`, ...failure });
+      return send(failure.status, failure.body);
+    }
     if (this.mode === "odd") return send(200, { object: "list", data: [{ ...this.#odd(), id: 7 }] });
     if (url.pathname.startsWith("/v1/payment_intents")) {
-      const key = String(request.headers["idempotency-key"]);
       const { status, body } = await this.#onIntents(request.method ?? "", url.pathname, form, key);
       return send(status, body);
     }
@@ -206,19 +216,21 @@ export class StripeStandIn {
     if (id === undefined) {
       if (this.card === "removed") return refusal(400, "resource_missing");
       const made = { id: `pi_${randomBytes(8).toString("hex")}`, status: "requires_confirmation" };
-      this.intents.set(made.id, { ...made, form, metadata: metadataOf(form), error: null, refunded: 0 });
+      this.intents.set(made.id, { ...made, form, metadata: metadataOf(form), ...UNPAID });
       return this.#stateOf(made.id);
     }
     if (verb === "confirm") await this.onConfirm();
     const intent = this.intents.get(id);
     if (intent === undefined) return refusal(404, "resource_missing");
-    const isOpen = ["requires_confirmation", "requires_payment_method"].includes(intent.status);
+    const isOpen = ["requires_confirmation", "requires_payment_method", "requires_action"].includes(intent.status);
     if (!isOpen || (verb === "confirm" && intent.status !== "requires_confirmation"))
       return refusal(400, "payment_intent_unexpected_state");
     if (verb === "cancel") intent.status = "canceled";
     else if (this.card === "removed") return refusal(400, "resource_missing");
-    else if (this.card === "charged" || this.card === "processing")
-      intent.status = this.card === "charged" ? "succeeded" : "processing";
+    else if (this.card === "charged" || this.card === "processing") {
+      const status = this.card === "charged" ? "succeeded" : "processing";
+      Object.assign(intent, { status, confirmedAtMs: this.clock() });
+    } else if (this.card === "requires_action") intent.status = "requires_action";
     else {
       Object.assign(intent, { status: "requires_payment_method", error: this.card });
       return refusal(402, this.card, "card_error");
@@ -229,12 +241,13 @@ export class StripeStandIn {
   #stateOf(id: string) {
     const intent = this.intents.get(id);
     if (intent === undefined) return refusal(404, "resource_missing");
-    const { status, form, metadata, error, refunded } = intent;
+    const { status, form, metadata, error, cancellationReason, refunded } = intent;
     const amount = Number(form.get("amount"));
     const charge = { id: `ch_${id}`, object: "charge", amount, amount_refunded: refunded, disputed: false };
     const body = {
       ...{ id, object: "payment_intent", livemode: false, status, amount, currency: form.get("currency") },
       ...{ amount_received: status === "succeeded" ? amount : 0, metadata },
+      ...{ payment_method: form.get("payment_method"), cancellation_reason: cancellationReason },
       last_payment_error: error === null ? null : { code: error },
       latest_charge: status === "succeeded" ? charge : null,
     };
@@ -262,6 +275,8 @@ export class StripeStandIn {
     return session;
   }
 }
+
+const UNPAID = { error: null, cancellationReason: null, confirmedAtMs: null, refunded: 0 };
 
 function intentOf({ intent, session, refunded, disputes }: Paid) {
   const charge = {

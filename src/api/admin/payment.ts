@@ -14,7 +14,7 @@ export const PaymentTerms = Entity("payment_terms", {
         ObjectOf("Range of amounts to choose from.", { minimum: Type.Number(), maximum: Type.Number() }),
       ),
       credits_per_unit: NumberOf("Credits for one unit of the currency; packages may differ."),
-      automatic_top_up: Type.Boolean({ description: "False: Stripe computes taxes on its own pages only." }),
+      automatic_top_up: Type.Boolean({ description: "Whether automatic top-up is offered: not with `automaticTax`." }),
     }),
   ),
   debt: NumberOf("Credits of refunded or disputed payments that were spent; the next payment covers them first."),
@@ -72,16 +72,21 @@ export const CardSetup = Entity("card_setup", {
 export const TopUp = Entity("top_up", {
   organization_id: Id,
   status: Type.Enum(["off", "on", "paused"], {
-    description: "`paused`: a charge failed, was refunded or disputed. Nothing is charged without a card.",
+    description: "`paused`: nothing is charged until it is set again or another card is saved; see `reason`.",
   }),
   reason: Nullable(
-    TextOf("Why it is paused: a code of Stripe such as `card_declined`, or `refunded` or `offer_changed`."),
+    TextOf(
+      "Why it is paused: a code of Stripe such as `card_declined`, or `refunded`, `offer_changed`, `not_booked` or " +
+        "`payment_provider_unavailable`.",
+    ),
   ),
   threshold: Nullable(Amount),
   currency: Nullable(Currency),
   amount: Nullable(NumberOf("Price of each top-up.")),
   monthly_maximum: Nullable(Type.Number()),
-  charged_this_month: NumberOf("Charges of this month (UTC) that have not failed."),
-  card: Nullable(ObjectOf("The saved card.", { brand: Type.String(), last4: Type.String() })),
+  charged_this_month: NumberOf("Charges of this month (UTC) that are paid or under way."),
+  card: Nullable(
+    ObjectOf("The saved card. Nothing is charged without one.", { brand: Type.String(), last4: Type.String() }),
+  ),
 });
 export type TopUp = Static<typeof TopUp>;

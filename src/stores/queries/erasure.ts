@@ -125,7 +125,7 @@ function updatesOf(of: Sql, organizationId: string): Sql[] {
     sql`update adjustment set note = null, budgets = null,
       reference = case when id = reference || '_ended' then reference end where ${of}`,
     sql`update allowance set reference = null where ${of}`,
-    sql`update top_up set card = null where ${of}`,
+    sql`update top_up set card = null, revision = revision + 1 where ${of}`,
     sql`update admin_idempotency_key set state = 'interrupted', status = null, answer = null
       where state = 'answered' and answer like ${`%${organizationId}%`}`,
   ];

@@ -16,9 +16,8 @@ export interface TopUpState {
   row: TopUpRow;
   pending: TopUpCharge | undefined;
   available: MicroCredits;
-  /** True if the organization is neither paused nor closed. */
-  isActive: boolean;
-  /** Money of the charges of the month that have not failed. */
+  organizationStatus: string;
+  /** Money of the charges of the month that have not failed, in the present currency. */
   used: bigint;
   /** True if a charge since it was set was refunded or disputed. */
   isReturned: boolean;
@@ -40,7 +39,8 @@ export function topUpRows({ find, findRow, writeIf }: Database) {
     const [found] = await find(sql`
       select top_up.*, available, organization.status as organization_status,
         (select cast(coalesce(sum(charge.price), 0) as bigint) ${charges} where charge.organization_id = ${id}
-          and charge.created_at >= ${monthStart(nowMs)} and charge.state <> 'failed') as used,
+          and charge.created_at >= ${monthStart(nowMs)} and charge.state <> 'failed'
+          and charge.currency = top_up.currency) as used,
         (select count(*) ${charges} join payment on payment.id = charge.payment_id where charge.organization_id = ${id}
           and charge.created_at >= top_up.set_at and payment.refunded + payment.disputed > 0) as returned
       from top_up join balance on balance.organization_id = top_up.organization_id
@@ -50,15 +50,10 @@ export function topUpRows({ find, findRow, writeIf }: Database) {
     // Read after the row: a charge that begins or ends meanwhile changes its revision.
     const pending = await findRow(TOP_UP_CHARGE)`
       select * from top_up_charge where organization_id = ${id} and state = 'pending'`;
-    const { available, used } = found as { available: bigint; used: bigint };
-    const isActive = found.organization_status === "active";
     return {
-      row: TOP_UP.fromRecord(found),
-      pending,
-      available,
-      isActive,
-      used,
-      isReturned: Number(found.returned) > 0,
+      ...{ row: TOP_UP.fromRecord(found), pending, isReturned: Number(found.returned) > 0 },
+      ...{ available: found.available as bigint, used: found.used as bigint },
+      organizationStatus: String(found.organization_status),
     };
   };
   return {

@@ -422,7 +422,7 @@ CREATE TABLE top_up_charge (
   currency        text COLLATE "C" NOT NULL,
   credits         bigint NOT NULL CHECK (credits >= 0),
   payment_id      text COLLATE "C",
-  state           text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'paid', 'failed')),
+  state           text COLLATE "C" NOT NULL CHECK (state IN ('pending', 'paid', 'failed', 'unbooked')),
   created_at      bigint NOT NULL,
   PRIMARY KEY (organization_id, id)
 );

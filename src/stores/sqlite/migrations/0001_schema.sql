@@ -425,7 +425,7 @@ CREATE TABLE top_up_charge (
   currency        TEXT NOT NULL,
   credits         INTEGER NOT NULL CHECK (credits >= 0),
   payment_id      TEXT,
-  state           TEXT NOT NULL CHECK (state IN ('pending', 'paid', 'failed')),
+  state           TEXT NOT NULL CHECK (state IN ('pending', 'paid', 'failed', 'unbooked')),
   created_at      INTEGER NOT NULL,
   PRIMARY KEY (organization_id, id)
 ) STRICT, WITHOUT ROWID;
