@@ -233,7 +233,43 @@ test("an organization whose requests violate an invariant keeps them, and the lo
   beside.exec("update request set output_tokens = output_tokens + 1 where cost = 7");
   await run({ requestMonths: 1 });
   expect(count("request")).toBe(REQUESTS);
-  expect(log.messages("error")).toEqual(["the old months of an organization could not be closed or removed"]);
+  expect(log.messages("error")).toEqual([
+    "the old months of an organization could not be closed or removed, or its erasure not be repeated",
+  ]);
+});
+
+test("an erasure that was interrupted is completed, and repeated for a week, without a write if nothing is left", async () => {
+  // More than are changed at once.
+  for (let index = 0; index < 250; index += 1) {
+    const id = `tok_${String(index).padStart(3, "0")}`;
+    beside.exec(`
+      insert into token (organization_id, id, name, hash, prefix, scopes, created_at, caller_id, kind)
+      values ('${ORGANIZATION}', '${id}', 'Ada', cast('${id}' as blob), 'tg_', '[]', 1, '${id}', 'secret')`);
+  }
+  beside.exec("update credit_grant set reference = 'Ada'; update organization set status = 'closed'");
+  const actor = { actorKind: "operator", actorId: null, actorName: "admin", address: null, requestId: null } as const;
+  const change = { action: "organization.erase", organizationId: ORGANIZATION, subjectId: ORGANIZATION };
+  const audit = { id: "9", madeAtMs: NOW_MS, ...actor, ...change, before: null, after: null };
+  expect(await store.erasure.mark(ORGANIZATION, NOW_MS, audit)).toBe(true);
+  const names = () =>
+    beside
+      .prepare("select name from token union select reference from credit_grant order by 1")
+      .all()
+      .map(Object.values);
+  expect(names()).toEqual([["Ada"]]);
+  const atDays = (days: number) => run({}, { clock: () => NOW_MS + days * DAY_MS });
+  await atDays(8);
+  expect(names()).toEqual([["Ada"]]);
+  await atDays(0);
+  expect(names()).toEqual([[null], ["Erased"]]);
+  beside.exec("update token set name = 'Ada' where id = 'tok_100'");
+  await atDays(6);
+  expect(names()).toEqual([[null], ["Erased"]]);
+  const version = () => beside.prepare("pragma data_version").get();
+  const before = version();
+  await atDays(6);
+  expect(version()).toEqual(before);
+  expect([log.messages("warn"), log.messages("error")]).toEqual([[], []]);
 });
 
 test("audit records have a limit of their own", async () => {

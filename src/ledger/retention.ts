@@ -8,7 +8,10 @@ import type { Store } from "../stores/store.ts";
 import type { Log } from "../telemetry/logger.ts";
 
 export interface RetentionOptions {
-  store: Pick<Store, "books" | "closings" | "monthDigests" | "conversations" | "responseItems" | "refusals" | "events">;
+  store: Pick<
+    Store,
+    "books" | "closings" | "erasure" | "monthDigests" | "conversations" | "responseItems" | "refusals" | "events"
+  >;
   /** The configuration is read at each use, because a reload changes it. */
   live: { readonly config: RetentionSettings };
   isUsageSummedUp: (beforeMs: number) => Promise<boolean>;
@@ -43,6 +46,8 @@ const MONTHS_EVERY_MS = HOUR_MS;
 const ORGANIZATIONS_PAGE = 100;
 const REFUSALS_KEPT_MS = 7 * DAY_MS;
 const EVENTS_KEPT_MS = 30 * DAY_MS;
+/** Time for which an erasure is repeated: it may have been interrupted, and rows may be written after it. */
+const ERASED_AGAIN_MS = 7 * DAY_MS;
 /** Rows of one removal. Few, because some are large: no settlement waits long for it on a store with one writer. */
 const REMOVED_ROWS = 50;
 /** More, because a busy service claims hundreds of keys a second. */
@@ -64,9 +69,9 @@ type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
  * Removes what is older than the configuration allows: every hour requests, which become one sum per organization, and every
- * minute all other rows that expire. Also stores the digests and the statements of finished months. Works in small steps. Every one can be
- * interrupted, and several processes may run it at once, see `closingRows`: the lock of `runExclusively` is not taken, because
- * it would delay the starts of others.
+ * minute all other rows that expire. Also stores the digests and the statements of finished months, and completes erasures.
+ * Works in small steps. Every one can be interrupted, and several processes may run it at once, see `closingRows`: the lock of
+ * `runExclusively` is not taken, because it would delay the starts of others.
  */
 export class Retention {
   readonly #options: RetentionOptions;
@@ -133,10 +138,12 @@ export class Retention {
   }
 
   async #closeMonths(): Promise<void> {
-    const { store, now } = this.#options;
+    const { store, clock, now } = this.#options;
     if (now() - this.#monthsAtMs < MONTHS_EVERY_MS) return;
     this.#monthsAtMs = now();
     const { requestsMs } = this.#limitsNow();
+    const erased: Organizations = (after, limit) => store.erasure.recent({ after, limit }, clock() - ERASED_AGAIN_MS);
+    await this.#ofEach(erased, (id) => this.#paced(() => store.erasure.scrub(id)));
     await this.#ofEach(store.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
     if (requestsMs !== undefined) await this.#closeBefore(requestsMs);
   }
@@ -202,7 +209,10 @@ export class Retention {
       for (const organizationId of ids) {
         await work(organizationId).catch((err: unknown) => {
           if (this.#stopping.signal.aborted) throw err;
-          log.error({ organizationId, err }, "the old months of an organization could not be closed or removed");
+          log.error(
+            { organizationId, err },
+            "the old months of an organization could not be closed or removed, or its erasure not be repeated",
+          );
         });
       }
       after = ids.at(-1) ?? null;

@@ -8,8 +8,7 @@ import { sharedOperation } from "./operation.ts";
 export const eraseOrganization = sharedOperation({
   route: "POST /organizations/:id/erase",
   permission: "organizations:write",
-  summary:
-    "Erase the names, texts and conversations of a closed organization after their retention; sums stay. A repetition erases what was written since",
+  summary: "Erase a closed organization; its sums stay",
   answer: { status: 200, description: "The organization as it is now.", schema: (s) => s.Organization },
   async handle(core, { params: { id } }) {
     const organization = await core.accounts.organization(id);

@@ -6,7 +6,7 @@ import { v7 } from "uuid";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { DAY_MS, isoDay, monthStart } from "../../src/api/time.ts";
 import { ALL_TABLES } from "../../src/stores/all-tables.ts";
-import { type AdminClient, operator, signIn } from "../support/admin.ts";
+import { AdminClient, operator, signIn } from "../support/admin.ts";
 import { AUDIENCE, type Issuer, startIssuer } from "../support/issuer.ts";
 import { createTestDatabase, hasPostgres, type TestDatabase } from "../support/postgres.ts";
 import { freePort, MEMBER_SCOPES, makeDirectory, type RunningService, send, startService } from "../support/service.ts";
@@ -111,7 +111,11 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
         {
           issuer: issuer.url,
           audience: AUDIENCE,
-          roles: [{ when: { groups: "staff" }, role: "developer", organization }],
+          roles: [
+            { when: { groups: "staff" }, role: "developer", organization },
+            { when: { groups: "audit" }, role: "auditor" },
+            { when: { groups: "finance" }, role: "operator" },
+          ],
         },
       ],
     },
@@ -221,10 +225,32 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
       const times = `id = '${v7({ msecs: atMs })}', made_at = ${atMs}, ended_at = ${atMs}, is_late = 0`;
       await tables.read(`update request set ${times} ${of} and id = '${id}'`);
     }
+    for (const keys of ["idempotency_key", "admin_idempotency_key"]) {
+      await tables.read(`update ${keys} set expires_at = ${atMs}`);
+    }
     await service.tollgate("retention", "run");
   }
 
+  /** Returns the ids of identities, in their order. */
+  const identities = async () => (await tables.read("select id from identity order by id")).map(({ id }) => id);
+
+  /** Uses the organization as an auditor, to whom no row refers, and as an operator, whom its audit log names. */
+  async function useAsOthers() {
+    for (const [group, method, body] of [
+      ["audit", "GET"],
+      ["finance", "PATCH", { note: "late" }],
+    ] as const) {
+      const token = await issuer.token({ groups: [group], sub: group });
+      const client = new AdminClient(service, { authorization: `Bearer ${token}` });
+      expect(await client.call(method, path(), body)).toMatchObject({ status: 200 });
+    }
+    const ids = await identities();
+    expect(ids).toHaveLength(2);
+    return ids;
+  }
+
   test("Names, texts and conversations of a closed organization go once its retention has passed; sums stay.", async () => {
+    const others = await useAsOthers();
     await fill();
     expect(await erase()).toMatchObject(isNotDue(/^Close the organization first/, null));
     const waits = { timeout: 60_000, interval: 100 };
@@ -268,12 +294,19 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
       { organization_id: organizationId, actor: { kind: "operator", name: "admin" } },
     ]);
     await expectOnlySums();
+    expect(await identities()).toEqual(others);
 
     expect((await erase()).body).toEqual(erased.body);
     expect((await admin.call("GET", `/audit?action=organization.erase`)).body).toEqual(entries.body);
     expect(await admin.call("PATCH", path(), { note: MARKER })).toMatchObject({ status: 400 });
     const jwt = await issuer.token({ groups: ["staff"], sub: MARKER });
     expect((await send(service, "/v1/models", jwt)).status).toBe(403);
+    expect(await markedColumns(tables)).toEqual([]);
+
+    // As if a node had written them just before the erasure, or as if the erasure had been interrupted.
+    await tables.read(`update token set name = '${MARKER}' where organization_id = '${organizationId}'`);
+    await tables.read(`update adjustment set note = '${MARKER}' where organization_id = '${organizationId}'`);
+    await service.tollgate("retention", "run");
     expect(await markedColumns(tables)).toEqual([]);
   }, 300_000);
 

@@ -1,19 +1,21 @@
+import { isDeepStrictEqual } from "node:util";
 import type { AuditRow, StoredAuditRow } from "../../credits/audit.ts";
 import * as admin from "../admin-schema.ts";
-import { type Database, listsOf } from "../database.ts";
+import { type Database, type IdPage, listsOf } from "../database.ts";
 import * as schema from "../schema.ts";
-import { join, type Sql, sql } from "../sql.ts";
+import { join, raw, type Sql, sql } from "../sql.ts";
 import { MONTHLY_STATEMENT } from "../statement-schema.ts";
 import type { TableShape } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { budgetsChange } from "./budgets.ts";
 
-const { ADMIN_SESSION, AUDIT_ENTRY, DELIVERY, SHORT_TOKEN, withChecksum } = admin;
-const { BALANCE, ORGANIZATION, TOKEN } = schema;
+const { ADMIN_SESSION, AUDIT_ENTRY, DELIVERY, withChecksum } = admin;
+const { ADJUSTMENT, ALLOWANCE, BALANCE, GRANT, ORGANIZATION, TOKEN } = schema;
 
+/** Requests and the answers of an `Idempotency-Key` are not among them: retention removes those by itself. */
 const REMOVED = [
-  ...[schema.KEY, schema.BROKEN_ATTEMPT, schema.NEW_VALUES, schema.BUDGET_USE, schema.BUDGET],
-  ...[admin.CONVERSATION, admin.RESPONSE_ITEM, admin.REFUSAL, admin.EVENT, admin.RECEIVER],
+  ...[schema.NEW_VALUES, schema.BUDGET_USE, admin.CONVERSATION, admin.RESPONSE_ITEM],
+  ...[admin.REFUSAL, admin.EVENT, admin.RECEIVER],
 ];
 /** In place of a name. */
 const ERASED = "Erased";
@@ -31,13 +33,15 @@ export function erasureRows(database: Database) {
       const of = sql`where organization_id = ${organizationId}`;
       const [row] = await database.read<Record<string, unknown>>(sql`
         select (select max(id) from (select id from request ${of} union all select id from hold ${of}) as rows) as request_id,
-          (select max(created_at) from credit_grant ${of}) as granted_at,
-          (select max(made_at) from adjustment ${of}) as adjusted_at,
+          (select max(at) from (select created_at as at from credit_grant ${of}
+            union all select made_at from adjustment ${of}) as bookings) as booked_at,
           (select max(month) from month_digest ${of}) as month`);
-      const time = (...cells: unknown[]) => Math.max(...cells.map(Number)) || null;
-      const { request_id = null, granted_at, adjusted_at, month } = row ?? {};
-      return { requestId: request_id as string | null, bookedAtMs: time(granted_at, adjusted_at), month: time(month) };
+      const time = (cell: unknown) => (cell === null || cell === undefined ? null : Number(cell));
+      const { request_id = null, booked_at, month } = row ?? {};
+      return { requestId: request_id as string | null, bookedAtMs: time(booked_at), month: time(month) };
     },
+    /** Returns ids of the organizations that were erased since a time. */
+    recent: (page: IdPage, sinceMs: number) => database.organizationIds(page, sql`erased_at >= ${sinceMs}`),
     /** Erases the organization's own rows. Returns false if that was done before, or it is not closed; then nothing is written. */
     mark(id: string, erasedAtMs: number, audit: AuditRow): Promise<boolean> {
       const terms = { limits: null, tokenBounds: null, models: null, aliases: null, priceList: null };
@@ -49,30 +53,53 @@ export function erasureRows(database: Database) {
       const rows = { organization: [{ id, ...erased }], balance: [{ id, warnAt: null }] };
       return database.writeIf(changes, recordOf(audit, rows));
     },
+    /** Erases everything else. A repetition writes nothing, except for what was written since. */
     async scrub(organizationId: string): Promise<void> {
       const of = sql`organization_id = ${organizationId}`;
-      // First, because the rows that follow lead to them.
+      // First, because the tokens and audit records that lead to them lose their names later.
       await scrubIdentities(database, of);
-      await scrubAudit(database, sql`${of} and action <> 'organization.erase'`);
-      await scrubAudit(database, sql`action like 'identity.%' and subject_id not in (select id from identity)`);
+      await scrubAudit(database, sql`${of} and action <> 'organization.erase' and (${HAS_DETAILS} or ${IS_BY_PEOPLE})`);
       await removeRows(database, of, organizationId);
-      await database.write(updatesOf(of, organizationId));
+      await updateRows(database, of);
       await scrubStatements(database, of);
     },
   };
 }
 
-/** Erases people and callers whom nothing of another organization, or of the whole service, refers to. Blocked ones stay blocked. */
+/** Those whom audit records still name after an erasure. */
+const OF_SERVICE: readonly string[] = ["operator", "auditor", "command", "service"];
+const HAS_DETAILS = sql`before is not null or after is not null or written_rows is not null`;
+const IS_BY_PEOPLE = sql`(
+  actor_kind not in (${join(OF_SERVICE)}) and coalesce(actor_id, actor_name, address) is not null)`;
+
+/**
+ * Erases the people and callers who used the organization, unless another organization or the service refers to them. Blocked
+ * ones stay blocked.
+ */
 async function scrubIdentities(database: Database, of: Sql): Promise<void> {
-  const rows = await database.read<{ id: string }>(sql`
-    select id from identity
-    where id not in (select created_by from token where created_by is not null and not ${of})
-      and id not in (select rotated_by from token where rotated_by is not null and not ${of})
-      and id not in (select actor_id from audit_entry where actor_id is not null and (organization_id is null or not ${of}))`);
+  const rows = await database.read<{ id: string; blocked_at: unknown }>(sql`
+    select id, blocked_at from identity
+    where id in (
+        select created_by from token where ${of} union select rotated_by from token where ${of}
+        union select actor_id from audit_entry where ${of} and ${IS_BY_PEOPLE})
+      and not exists (select 1 from token where created_by = identity.id and not ${of})
+      and not exists (select 1 from token where rotated_by = identity.id and not ${of})
+      and not exists (
+        select 1 from audit_entry
+        where actor_id = identity.id and (organization_id is null or not (${of} and ${IS_BY_PEOPLE})))`);
   for (const some of listsOf(rows, CHUNK_ROWS)) {
     const named = sql`id in (${join(some.map(({ id }) => id))})`;
+    const removed = some.filter(({ blocked_at }) => blocked_at === null).map(({ id }) => id);
+    // Before the identities, which a repetition after a failure could not find any more.
+    if (removed.length > 0) {
+      const subjects = sql`subject_id in (${join(removed)})`;
+      await scrubAudit(
+        database,
+        sql`action in ('identity.block', 'identity.unblock') and ${subjects} and (${HAS_DETAILS})`,
+      );
+    }
     await database.write([
-      sql`update identity set name = null where ${named} and blocked_at is not null`,
+      sql`update identity set name = null where ${named} and blocked_at is not null and name is not null`,
       sql`delete from identity where ${named} and blocked_at is null`,
     ]);
   }
@@ -81,7 +108,7 @@ async function scrubIdentities(database: Database, of: Sql): Promise<void> {
 /** Erases the details of audit records, and who of the organization made the change. */
 async function scrubAudit(database: Database, condition: Sql): Promise<void> {
   for (let after = ""; ; ) {
-    const found = await database.findRows(AUDIT_ENTRY)`
+    const found = await database.readRows(AUDIT_ENTRY)`
       select * from audit_entry where ${condition} and id > ${after} order by id limit ${CHUNK_ROWS}`;
     if (found.length === 0) return;
     after = found.at(-1)?.id ?? after;
@@ -91,12 +118,15 @@ async function scrubAudit(database: Database, condition: Sql): Promise<void> {
   }
 }
 
-const OF_SERVICE: readonly string[] = ["operator", "auditor", "command", "service"];
-
 function withoutDetails({ checksum: _, ...entry }: StoredAuditRow): StoredAuditRow {
   const { actorKind, actorId, subjectId } = entry;
-  const nobody = { actorId: null, actorName: null, address: null, subjectId: subjectId === actorId ? null : subjectId };
-  const actor = OF_SERVICE.includes(actorKind) ? {} : nobody;
+  const erasedActor = {
+    actorId: null,
+    actorName: null,
+    address: null,
+    subjectId: subjectId === actorId ? null : subjectId,
+  };
+  const actor = OF_SERVICE.includes(actorKind) ? {} : erasedActor;
   return withChecksum({ ...entry, ...actor, before: null, after: null, rows: null });
 }
 
@@ -104,31 +134,43 @@ async function removeRows(database: Database, of: Sql, organizationId: string): 
   const events = sql`event_key in (select event_key from event where ${of})`;
   await removeAll(database, DELIVERY, sql`(${events} or receiver_id in (select id from receiver where ${of}))`);
   for (const table of REMOVED) await removeAll(database, table, of);
-  const tokens = sql`token_id in (select id from token where ${of})`;
-  await removeAll(database, SHORT_TOKEN, tokens);
-  const person = `%"organizationId":"${organizationId}"%`;
-  await removeAll(database, ADMIN_SESSION, sql`(${tokens} or person like ${person})`);
+  await database.writeIf([budgetsChange(organizationId), sql`delete from budget where ${of}`], []);
+  await removeAll(database, ADMIN_SESSION, sql`token_id in (select id from token where ${of})`);
+  const sessions = await database.readRows(ADMIN_SESSION)`select * from admin_session where person is not null`;
+  for (const { hash } of sessions.filter(({ person }) => person?.organizationId === organizationId)) {
+    await database.write([sql`delete from admin_session where hash = ${hash}`]);
+  }
 }
 
 async function removeAll(database: Database, table: TableShape, condition: Sql): Promise<void> {
   while ((await database.remove(table, condition, CHUNK_ROWS)) >= CHUNK_ROWS);
 }
 
-function updatesOf(of: Sql, organizationId: string): Sql[] {
+async function updateRows(database: Database, of: Sql): Promise<void> {
   const none = { createdBy: null, rotatedBy: null, pinned: null, models: null, limits: null };
   // Those of vouchers and allowances consist of ids, by which a verification finds what the grants belong to.
   const isOwn = sql`id in ('grant_' || reference, replace(replace(reference, 'allowance/', ''), '/', '_'))`;
-  return [
-    budgetsChange(organizationId),
-    sql`update token set ${TOKEN.set({ name: ERASED, ...none })} where ${of}`,
-    sql`update credit_grant set reference = case when ${isOwn} then reference end where ${of}`,
-    sql`update adjustment set note = null, budgets = null,
-      reference = case when id = reference || '_ended' then reference end where ${of}`,
-    sql`update allowance set reference = null where ${of}`,
-    sql`update top_up set card = null, revision = revision + 1 where ${of}`,
-    sql`update admin_idempotency_key set state = 'interrupted', status = null, answer = null
-      where state = 'answered' and answer like ${`%${organizationId}%`}`,
-  ];
+  const isEnd = sql`id = reference || '_ended'`;
+  const adjusted = sql`note = null, budgets = null, reference = case when ${isEnd} then reference end`;
+  const named = sql`(name <> ${ERASED} or coalesce(created_by, rotated_by, pinned, models, limits) is not null)`;
+  await updateAll(database, TOKEN, TOKEN.set({ name: ERASED, ...none }), sql`${of} and ${named}`);
+  await updateAll(database, GRANT, sql`reference = null`, sql`${of} and reference is not null and not ${isOwn}`);
+  const noted = sql`(coalesce(note, budgets) is not null or (reference is not null and not ${isEnd}))`;
+  await updateAll(database, ADJUSTMENT, adjusted, sql`${of} and ${noted}`);
+  await updateAll(database, ALLOWANCE, sql`reference = null`, sql`${of} and reference is not null`);
+  await database.write([sql`update top_up set card = null, revision = revision + 1 where ${of} and card is not null`]);
+}
+
+/** Updates the rows that meet a condition, some at once. */
+async function updateAll(database: Database, { name }: TableShape, change: Sql, condition: Sql): Promise<void> {
+  for (let after = ""; ; ) {
+    const rows = await database.read<{ id: string }>(sql`
+      select id from ${raw(name)} where ${condition} and id > ${after} order by id limit ${CHUNK_ROWS}`);
+    if (rows.length === 0) return;
+    const ids = rows.map(({ id }) => id);
+    after = ids.at(-1) ?? after;
+    await database.write([sql`update ${raw(name)} set ${change} where ${condition} and id in (${join(ids)})`]);
+  }
 }
 
 async function scrubStatements(database: Database, of: Sql): Promise<void> {
@@ -140,6 +182,7 @@ async function scrubStatements(database: Database, of: Sql): Promise<void> {
       bookings: details.bookings.map((line) => ({ ...line, reference: null, note: null })),
       tokens: details.tokens.map((line) => ({ ...line, token_name: null })),
     };
+    if (isDeepStrictEqual(withoutNames, details)) continue;
     const change = MONTHLY_STATEMENT.set({ details: withoutNames });
     await database.write([sql`update monthly_statement set ${change} where number = ${number}`]);
   }

@@ -53,6 +53,8 @@ CREATE TABLE token (
 CREATE UNIQUE INDEX token_id ON token (id);
 CREATE UNIQUE INDEX token_hash ON token (hash);
 CREATE INDEX token_created_at ON token (created_at, id);
+CREATE INDEX token_created_by ON token (created_by) WHERE created_by IS NOT NULL;
+CREATE INDEX token_rotated_by ON token (rotated_by) WHERE rotated_by IS NOT NULL;
 
 -- Requests that began before `closed_before` are closed: nothing more is booked for them. Null: none. `budget_version` changes
 -- with every change of a budget of the organization. `top_up`, `warn_at` and `announced`: see src/credits/warnings.ts.
@@ -527,6 +529,8 @@ CREATE TABLE audit_entry (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX audit_entry_organization ON audit_entry (organization_id, id);
+CREATE INDEX audit_entry_actor ON audit_entry (actor_id) WHERE actor_id IS NOT NULL;
+CREATE INDEX audit_entry_identity ON audit_entry (subject_id) WHERE action IN ('identity.block', 'identity.unblock');
 -- Only the newest failed sign-ins are kept.
 CREATE INDEX audit_entry_failed_sign_in ON audit_entry (id) WHERE action = 'session.sign_in_failed';
 
