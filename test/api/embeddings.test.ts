@@ -165,6 +165,16 @@ describe("Embeddings through the openai package:", () => {
   });
 });
 
+test("The alias of an organization has the default dimensions of its model, which are not sent.", async () => {
+  const own = await makeOrganization(service, "1000");
+  const named = await operator(service).call("PATCH", `/organizations/${own.id}`, { aliases: { mine: "short" } });
+  expect(named.status).toBe(200);
+  const before = upstream.requests.length;
+  const body = { model: "mine", input: "a", dimensions: DIMENSIONS };
+  expect((await send(service, "/v1/embeddings", own.token, body)).status).toBe(200);
+  expect(upstream.requests[before]?.body).not.toHaveProperty("dimensions");
+});
+
 test("The sandbox model respects dimensions, and counts words as tokens.", async () => {
   const run = () => post({ model: "sandbox/embed", input: ["one two", "three"], dimensions: 5, user: "u" });
   const { answer, cost } = await charged(run);

@@ -6,7 +6,7 @@ import { estimateInput, estimateInputs } from "../../credits/estimate.ts";
 import { ApiError, UpstreamError } from "../../errors.ts";
 import type { UpstreamChunk } from "../../providers/provider.ts";
 import type { GatewayCall } from "../gateway.ts";
-import type { Plan } from "../plan.ts";
+import { modelFor, type Plan } from "../plan.ts";
 import { planTask, type TaskPlanner } from "./task.ts";
 
 /** Plans a request of embeddings. Throws model_not_found, model_not_allowed, unsupported_value, invalid_value or context_length_exceeded. */
@@ -15,7 +15,7 @@ export function planEmbedding(gateway: TaskPlanner, call: GatewayCall<"embedding
   const { inputs, user, dimensions, ...rest } = request;
   const texts = inputs.filter((input) => typeof input === "string");
   // Some models refuse the field even with their own length.
-  const isDefault = dimensions === gateway.catalog.find(request.model)?.embedding?.dimensions;
+  const isDefault = dimensions === modelFor(gateway.catalog, call.principal, request.model).embedding?.dimensions;
   const order = { ...call, request: isDefault ? { ...rest, inputs, user } : request };
   const plan = planTask(gateway, order, "embedding", { texts, calls: {}, user });
   refuseDimensions(plan.model, dimensions);
