@@ -162,8 +162,8 @@ export class Watch {
   }
 
   /**
-   * Tells the service of what changes in the next days, and the organizations that it concerns: those that have the price list;
-   * without one, those that used the model lately at its own prices.
+   * Tells the service of what changes in the next days, and the organizations that used the model lately, of prices only those
+   * that have them.
    */
   async #watchModels(): Promise<void> {
     const { rows, priceChanges, clock } = this.#options;
@@ -174,16 +174,12 @@ export class Watch {
       return { kind: "price.change", priceList: data.price_list, period, data };
     });
     const changes = [...this.#shutdowns(), ...priced];
-    const models = changes.map(({ data }) => data.model);
+    const models = [...new Set(changes.map(({ data }) => data.model))];
     const users = changes.length === 0 ? [] : await rows.modelUsers(models, dayStart(clock()) - PAST_DAYS * DAY_MS);
-    const customers = changes.some(({ priceList }) => priceList) ? await rows.priceListUsers() : [];
     const events = changes.flatMap(({ kind, priceList, period, data }) => {
-      const used = users.filter(
-        (user) => user.model === data.model && (priceList === undefined || user.priceList === null),
-      );
-      const concerned = priceList ? customers.filter((customer) => customer.priceList === priceList) : used;
-      const own = concerned.map(({ organizationId }) => organizationId);
-      return [null, ...own].map((organizationId) => this.#event(kind, organizationId, period, data));
+      const hasPrices = (user: (typeof users)[number]) => priceList === undefined || user.priceList === priceList;
+      const own = users.filter((user) => user.model === data.model && hasPrices(user));
+      return [null, ...own.map((user) => user.organizationId)].map((id) => this.#event(kind, id, period, data));
     });
     await rows.insertEvents(events);
   }

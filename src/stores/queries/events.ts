@@ -104,18 +104,14 @@ function watched({ read, readRows }: Database) {
       readRows(EXPIRING_TOKEN)`
           select organization_id, id, name, expires_at from token
           where expires_at > ${fromMs} and expires_at <= ${toMs} and revoked_at is null and successor_id is null`,
-    /** Returns which organizations used some models since a day, with their price lists. */
+    /** Returns which open organizations used some models since a day, with their price lists. */
     async modelUsers(models: readonly string[], fromDay: number) {
       const rows = await read<{ organization_id: string; name: string; price_list: string | null }>(sql`
         select distinct organization_id, usage_day.name, price_list from usage_day join organization on organization.id = organization_id
-        where dimension = 'model' and day >= ${fromDay} and usage_day.name in (${join(models)})`);
+        where dimension = 'model' and day >= ${fromDay} and usage_day.name in (${join(models)})
+          and organization.status <> 'closed'`);
       return rows.map((row) => ({ organizationId: row.organization_id, model: row.name, priceList: row.price_list }));
     },
-    /** Returns the organizations that have a price list and are not closed. */
-    priceListUsers: () =>
-      read<{ organizationId: string; priceList: string }>(sql`
-        select id as "organizationId", price_list as "priceList" from organization
-        where price_list is not null and status <> 'closed'`),
     eventsOf: (kinds: readonly EventRow["kind"][]): Promise<EventRow[]> =>
       readRows(EVENT)`select * from event where kind in (${join(kinds)}) order by made_at desc`,
   };
