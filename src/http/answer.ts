@@ -15,7 +15,7 @@ import { planPrompt } from "../gateway/kinds/completion.ts";
 import { rateLimitHeaders, wantedLimits } from "../gateway/limits.ts";
 import { modelIn, traceparentOf } from "./access.ts";
 import { limitedOf, principalOf } from "./authentication.ts";
-import { holdBody } from "./body.ts";
+import { holdBody, reserveBytes } from "./body.ts";
 import { onClosed } from "./connection.ts";
 import { EventStreamSink } from "./event-stream-sink.ts";
 import { IDEMPOTENCY_HEADER, idempotencyOf, RETRY_COUNT_HEADER, repetitionOf } from "./idempotency.ts";
@@ -82,6 +82,9 @@ async function run(
   const { request: asked, native, ignored = [], paramOf } = decoded;
   const idempotency = idempotencyOf(request, native?.body ?? asked);
   const repetition = repetitionOf(request, native?.body ?? asked);
+  const isStream = decoded.kind === "speech" || (decoded.kind === "completion" && decoded.request.stream === true);
+  const stored = !isStream && "keep" in decoded && repetition !== null ? { responseItems, repetition } : null;
+  if (stored?.repetition.isRetry && (await sendAgain(stored, request, reply))) return reply;
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
   const maxCost = maxCostOf(request);
   const isLarge = request.bodyReservation?.isLarge === true;
@@ -112,9 +115,6 @@ async function run(
     room,
     cut,
   } as GatewayCall;
-  const isStream = decoded.kind === "speech" || (decoded.kind === "completion" && decoded.request.stream === true);
-  const stored = !isStream && "keep" in decoded && repetition !== null ? { responseItems, repetition } : null;
-  if (stored?.repetition.isRetry && (await sendAgain(stored, request, reply))) return reply;
   const sink = isStream ? new EventStreamSink(reply, decoded, { signal, abort }) : new DocumentSink(decoded);
   try {
     await running.follow(complete(gateway, call, sink), cut);
@@ -141,10 +141,12 @@ interface Stored extends Pick<EndpointServices, "responseItems"> {
 
 /** Sends the stored answer to an attempt that this request repeats, if its delivery broke. Returns false if there is none. */
 async function sendAgain(stored: Stored, request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
-  const found = await stored.responseItems.take(principalOf(request), stored.repetition.fingerprint());
+  // Before the answer is taken: a retry that is refused can be repeated.
+  await limitedOf(request).counted();
+  const reserve = (bytes: number) => reserveBytes(request, bytes);
+  const found = await stored.responseItems.take(principalOf(request), stored.repetition.fingerprint(), reserve);
   const answer = found && keptResponse(found.id, { found: new Map([[found.id, found.content]]) });
   if (answer === undefined) return false;
-  await limitedOf(request).counted();
   offerToRetry(stored, request, reply, answer.response.id);
   reply.header(REPLAY_HEADER, "true").send(answer.response);
   return true;

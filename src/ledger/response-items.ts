@@ -117,8 +117,9 @@ function redelivery(rows: ResponseItemsOptions["rows"], log: Log) {
         log.warn({ ...owner, err }, "a response that was not delivered could not be offered to a retry");
       });
     },
-    /** Takes the response that was offered to a retry a short time ago; undefined if there is none. */
-    take: (owner: ItemOwner, fingerprint: string) => rows.take(owner, fingerprint, REPEATABLE_MS),
+    /** Takes the response that was offered to a retry a short time ago; undefined if there is none. `reserve` is that of `find`. */
+    take: (owner: ItemOwner, fingerprint: string, reserve: (bytes: number) => void) =>
+      rows.take(owner, fingerprint, REPEATABLE_MS, reserve),
   };
 }
 

@@ -51,7 +51,7 @@ function keepingCases(subject: Subject, { newOwner, idsOf }: Tools): void {
     await responseItems.insert(owner, items);
     for (const { id } of items) await responseItems.offer(owner, id, `intent ${id}`);
     const take = (id: string, of = owner, retentionMs = HOUR_MS / 2) =>
-      responseItems.take(of, `intent ${id}`, retentionMs);
+      responseItems.take(of, `intent ${id}`, retentionMs, () => {});
     expect(await take("resp_1", { ...owner, callerId: "tok_b" })).toBeUndefined();
     expect(await take("resp_2")).toBeUndefined();
     expect(await take("resp_3")).toBeUndefined();
