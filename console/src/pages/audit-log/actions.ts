@@ -3,6 +3,7 @@ import type { AuditEntry } from "../../api/types.ts";
 const ACTIONS: Record<string, string> = {
   "organization.create": "Organization created",
   "organization.change": "Organization changed",
+  "organization.erase": "Organization erased",
   "token.create": "Token created",
   "token.change": "Token changed",
   "token.rotate": "Token rotated",
@@ -29,6 +30,9 @@ const ACTIONS: Record<string, string> = {
   "top_up.save_card": "Card saved",
   "top_up.charge": "Automatic top-up begun",
   "top_up.charge_end": "Automatic top-up ended",
+  "voucher.create": "Vouchers created",
+  "voucher.redeem": "Voucher redeemed",
+  "voucher.revoke": "Vouchers revoked",
   "receiver.create": "Receiver added",
   "receiver.rotate": "Secret of a receiver replaced",
   "receiver.test": "Test event sent",

@@ -72,7 +72,10 @@ const GROUPS = [
     "Administration: credits",
     /^\/admin\/v1\/(organizations\/\{id\}\/(grants|revocations|credits|allowances)|.*statement)/,
   ],
-  ["Administration: payments", /^\/admin\/v1\/organizations\/\{id\}\/(payment|checkouts)/],
+  [
+    "Administration: payments and vouchers",
+    /^\/admin\/v1\/(organizations\/\{id\}\/(payment|checkouts|top-up|redemptions)|voucher-batches)/,
+  ],
   ["Administration: budgets", /^\/admin\/v1\/organizations\/\{id\}\/budgets/],
   ["Administration: organizations", /^\/admin\/v1\/organizations/],
   ["Administration: tokens", /^\/admin\/v1\/(tokens|playground)/],
