@@ -63,6 +63,8 @@ export const PIN_KEY = /^(?!requested_model$).{1,64}$/;
 export const EXTERNAL_ID_PATTERN = /^[!-~]{1,200}$/;
 export const CONTACTS_MAX = 10;
 export const ALIASES_MAX = 100;
+/** Vouchers of a batch. */
+export const VOUCHERS_MAX = 1_000;
 /** A name that an organization gives to a model. */
 export const ALIAS = /^[^\s\p{Cc}*]{1,200}$/u;
 /** Ends of the credits that an organization has left when it is closed. */

@@ -1,7 +1,8 @@
 import { auditRow } from "../admin/audit.ts";
 import { idCursor, pageOf, positionOf } from "../admin/directory.ts";
 import { hashOfCode, makeCode, makeId } from "../admin/token.ts";
-import { VOUCHERS_MAX, type Voucher, type VoucherBatch } from "../api/admin/voucher.ts";
+import type { Voucher, VoucherBatch } from "../api/admin/voucher.ts";
+import { VOUCHERS_MAX } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
 import type { VoucherBatchRow, VoucherRow } from "../credits/books.ts";

@@ -1,8 +1,7 @@
 import { type Static, Type } from "typebox";
+import { VOUCHERS_MAX } from "../principal.ts";
 import { IntegerOf, OptionalKeys, TextOf } from "../schema.ts";
 import { Amount, Entity, Id, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
-
-export const VOUCHERS_MAX = 1_000;
 
 export const VoucherBatch = Entity("voucher_batch", {
   id: Id,
