@@ -33,8 +33,8 @@ export interface TopUpChange {
 }
 
 /** Automatic top-ups of organizations, and their charges. */
-export function topUpRows({ find, findRow, writeIf }: Database) {
-  const read = async (id: string, nowMs: number): Promise<TopUpState | undefined> => {
+export function topUpRows({ find, findRow, read, writeIf }: Database) {
+  const stateOf = async (id: string, nowMs: number): Promise<TopUpState | undefined> => {
     const charges = sql`from top_up_charge as charge`;
     const [found] = await find(sql`
       select top_up.*, available, organization.status as organization_status,
@@ -57,19 +57,21 @@ export function topUpRows({ find, findRow, writeIf }: Database) {
     };
   };
   return {
-    read,
+    read: stateOf,
     /** Finds organizations with a charge that is pending, or with fewer credits than the threshold of their top-up. */
     async due(nowMs: number, limit: number): Promise<string[]> {
-      const rows = await find(sql`
-        select top_up.organization_id from top_up
+      const rows = await read<{ organization_id: string }>(sql`
+        select top_up.organization_id, next_at from top_up_charge
+          join top_up on top_up.organization_id = top_up_charge.organization_id
+        where top_up_charge.state = 'pending' and next_at <= ${nowMs}
+        union
+        select top_up.organization_id, next_at from top_up
           join balance on balance.organization_id = top_up.organization_id
           join organization on organization.id = top_up.organization_id
-        where next_at <= ${nowMs} and (
-          top_up.status = 'on' and card is not null and available < threshold and organization.status = 'active'
-          or exists (select 1 from top_up_charge as charge
-            where charge.organization_id = top_up.organization_id and charge.state = 'pending'))
+        where top_up.status = 'on' and next_at <= ${nowMs} and card is not null and available < threshold
+          and organization.status = 'active'
         order by next_at limit ${limit}`);
-      return rows.map((row) => row.organization_id as string);
+      return rows.map((row) => row.organization_id);
     },
     /**
      * Writes the change that `decide` makes of the state, in one transaction, unless the state has changed meanwhile: then it is
@@ -81,14 +83,14 @@ export function topUpRows({ find, findRow, writeIf }: Database) {
       decide: (state: TopUpState | undefined) => TopUpChange | undefined,
     ): Promise<TopUpChange | undefined> {
       for (;;) {
-        const state = await read(id, nowMs);
+        const state = await stateOf(id, nowMs);
         const change = decide(state);
         if (change === undefined) return undefined;
         const { charge, event, audit } = change;
         const row = state === undefined ? { ...(UNSET as TopUpRow), ...change.row } : change.row;
         const isNew = charge?.id !== state?.pending?.id;
         const rest: Sql[] = event === undefined ? [] : [sql`${EVENT.insert(event)} on conflict do nothing`];
-        if (charge !== undefined) rest.push(isNew ? TOP_UP_CHARGE.insert(charge) : stateOf(charge));
+        if (charge !== undefined) rest.push(isNew ? TOP_UP_CHARGE.insert(charge) : chargeOf(charge));
         const written = charge === undefined ? [] : [isNew ? charge : { id: charge.id, state: charge.state }];
         rest.push(...recordOf(audit, { top_up: [{ id, ...row }], top_up_charge: written }));
         if (await writeIf([rowOf(id, row, state?.row.revision)], rest)) return change;
@@ -107,7 +109,7 @@ function rowOf(id: string, row: TopUpChange["row"], revision: number | undefined
   return sql`update top_up set ${change} where organization_id = ${id} and revision = ${revision}`;
 }
 
-function stateOf({ organizationId, id, state, paymentId }: TopUpCharge): Sql {
+function chargeOf({ organizationId, id, state, paymentId }: TopUpCharge): Sql {
   const change = TOP_UP_CHARGE.set({ state, paymentId });
   return sql`update top_up_charge set ${change} where organization_id = ${organizationId} and id = ${id}`;
 }

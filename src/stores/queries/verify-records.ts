@@ -207,12 +207,7 @@ export class Records {
 
 /** Checks payments against their grants, and the debts of some against what others covered of them. */
 export function checkPayments(
-  {
-    payments,
-    grants,
-    adjustments,
-    topUpCharges,
-  }: Pick<RowsOfTables, "payments" | "grants" | "adjustments" | "topUpCharges">,
+  { payments, grants, adjustments, topUpCharges }: RowsOfTables,
   report: ReportViolation,
 ): void {
   const total = (amounts: readonly bigint[]) => amounts.reduce((sum, amount) => sum + amount, 0n);

@@ -415,7 +415,7 @@ CREATE TABLE top_up (
   revision        bigint NOT NULL
 );
 
-CREATE INDEX top_up_next_at ON top_up (next_at);
+CREATE INDEX top_up_next_at ON top_up (next_at) WHERE status = 'on';
 
 CREATE TABLE top_up_charge (
   organization_id text COLLATE "C" NOT NULL,

@@ -418,7 +418,7 @@ CREATE TABLE top_up (
   revision        INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX top_up_next_at ON top_up (next_at);
+CREATE INDEX top_up_next_at ON top_up (next_at) WHERE status = 'on';
 
 CREATE TABLE top_up_charge (
   organization_id TEXT NOT NULL,
