@@ -65,7 +65,7 @@ const WARNED = {
     month: "2026-11",
     last_result: "HTTP 503",
     currency: "eur",
-    monthly_maximum: 30,
+    ...{ charged_this_month: 20, monthly_maximum: 30 },
   },
   ...{ prices: { input: 1, output: 2 }, new_prices: { input: 1.5, output: 2 } },
 };

@@ -22,8 +22,8 @@ const TEXTS: Record<EventKind, (data: Data) => string> = {
     `The organization is closed, so ${credits} credits of the payment ${payment_id} were not granted. Refund the price of these credits in Stripe.`,
   "top_up.paused": ({ reason }) =>
     `Automatic top-up is paused: ${String(reason).replaceAll("_", " ")}. Nothing is charged until it is set again or another card is saved.`,
-  "top_up.limit_reached": ({ month, amount, monthly_maximum, currency }) =>
-    `Automatic top-up has reached its monthly maximum: ${amount} of ${monthly_maximum} ${String(currency).toUpperCase()} are charged in ${month}.`,
+  "top_up.limit_reached": ({ month, charged_this_month, monthly_maximum, currency }) =>
+    `Automatic top-up has reached its monthly maximum: ${charged_this_month} of ${monthly_maximum} ${String(currency).toUpperCase()} are charged in ${month}.`,
   "budget.used": ({ name, value, percent, spent, limit, resets_at }) =>
     `The budget "${name}"${value === null ? "" : ` for ${value}`} ` +
     `${percent !== 100 ? `has reached ${percent} %` : Number(spent) < Number(limit) ? "no longer covers a request" : "is used up"}: ` +

@@ -1,4 +1,4 @@
-import { MICRO_CREDITS_MAX, type MicroCredits, minimum, powerOfTen, readDecimal } from "./amount.ts";
+import { creditsFromMicro, MICRO_CREDITS_MAX, type MicroCredits, minimum, powerOfTen, readDecimal } from "./amount.ts";
 
 /** Amounts of money are integers of the currency's smallest unit, as Stripe states them: https://docs.stripe.com/currencies#minor-units */
 const ZERO_DECIMAL = new Set("bif clp djf gnf jpy kmf krw mga pyg rwf vnd vuv xaf xof xpf".split(" "));
@@ -21,6 +21,21 @@ export function minorUnits(amount: string, currency: string): bigint | undefined
 /** Converts an amount in the smallest unit to a number for JSON: the nearest double, which prints the exact decimal. */
 export function moneyNumber(minor: bigint, currency: string): number {
   return Number(minor) / 10 ** digitsOf(currency);
+}
+
+interface TopUpTerms {
+  threshold: MicroCredits;
+  price: bigint;
+  monthlyMost: bigint;
+  currency: string;
+}
+
+/** Returns the terms of an automatic top-up as the API and events state them. */
+export function topUpTerms({ threshold, price, monthlyMost, currency }: TopUpTerms) {
+  return {
+    ...{ threshold: creditsFromMicro(threshold), amount: moneyNumber(price, currency), currency },
+    monthly_maximum: moneyNumber(monthlyMost, currency),
+  };
 }
 
 /** Returns the credits that an amount buys at a decimal number of credits for one unit of the currency, rounded down. */

@@ -1,6 +1,5 @@
 import type { TopUp } from "../api/admin/payment.ts";
-import { creditsFromMicro } from "../credits/amount.ts";
-import { minorUnits, moneyNumber } from "../credits/money.ts";
+import { minorUnits, moneyNumber, topUpTerms } from "../credits/money.ts";
 import { ApiError } from "../errors.ts";
 import type { TopUpChange, TopUpRow, TopUpState } from "../stores/queries/top-ups.ts";
 import { argument, credits, facts, required, text } from "./command.ts";
@@ -32,8 +31,10 @@ export const setTopUp = sharedOperation({
     await requireCredits(core, id);
     const { offers } = await topUpsOffered(core);
     const { price, currency } = offers.find(Number(body.amount));
-    const monthlyMost = minorUnits(String(body.monthly_maximum), currency) ?? 0n;
-    if (monthlyMost < price) throw invalidValue("monthly_maximum", String(body.monthly_maximum), "the amount or more");
+    const monthlyMost = minorUnits(String(body.monthly_maximum), currency);
+    const invalid = (expected: string) => invalidValue("monthly_maximum", String(body.monthly_maximum), expected);
+    if (monthlyMost === undefined) throw invalid(`a valid amount of money in ${currency.toUpperCase()}`);
+    if (monthlyMost < price) throw invalid("the amount of one charge or more");
     const terms = { threshold: amountOf("threshold", body.threshold), price, currency, monthlyMost };
     return change(core, id, "top_up.set", (state) => ({
       ...{ status: "on", reason: null, ...terms },
@@ -122,7 +123,7 @@ async function change(
   await core.topUps.change(id, core.clock(), (state) => {
     const row = decide(state);
     if (row === undefined) return undefined;
-    const [before, after] = [termsOf(state?.row), termsOf({ ...state?.row, ...row } as TopUpRow)];
+    const [before, after] = [shownOf(state?.row), shownOf({ ...state?.row, ...row } as TopUpRow)];
     return { row, audit: rowRecord(core, action, { organizationId: id, id }, { before, after }) };
   });
   return topUpOf(core, id);
@@ -130,20 +131,19 @@ async function change(
 
 async function topUpOf(core: Core, id: string): Promise<TopUp> {
   await knownOrganization(core, id);
-  const state: TopUpState | undefined = await core.topUps.read(id, core.clock());
-  const { card = null, currency = null, reason = null } = state?.row ?? {};
+  const state = await core.topUps.read(id, core.clock());
+  const { card = null, reason = null } = state?.row ?? {};
   return {
-    ...{ object: "top_up", organization_id: id, ...termsOf(state?.row), reason, currency },
+    ...{ object: "top_up", organization_id: id, ...shownOf(state?.row), reason },
     charged_this_month: state === undefined ? 0 : moneyNumber(state.used, state.row.currency),
     card: card && { brand: card.brand, last4: card.last4 },
   };
 }
 
-function termsOf(row: TopUpRow | undefined) {
-  if (row === undefined) return { status: "off" as const, threshold: null, amount: null, monthly_maximum: null };
-  const { status, threshold, price, monthlyMost, currency } = row;
-  const money = (minor: bigint) => moneyNumber(minor, currency);
-  return { status, threshold: creditsFromMicro(threshold), amount: money(price), monthly_maximum: money(monthlyMost) };
+const UNSET = { status: "off" as const, threshold: null, amount: null, monthly_maximum: null, currency: null };
+
+function shownOf(row: TopUpRow | undefined) {
+  return row === undefined ? UNSET : { status: row.status, ...topUpTerms(row) };
 }
 
 function topUpText({ status, reason, threshold, amount, monthly_maximum, charged_this_month, card, currency }: TopUp) {

@@ -1,7 +1,7 @@
 import { type AuditTime, auditRow, SERVICE_ACTOR } from "../admin/audit.ts";
 import { DAY_MS, isoMonth, monthStart } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
-import { moneyNumber } from "../credits/money.ts";
+import { moneyNumber, topUpTerms } from "../credits/money.ts";
 import { eventOf } from "../credits/warnings.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { TopUpChange, TopUpCharge, TopUpRow, TopUpState } from "../stores/queries/top-ups.ts";
@@ -10,7 +10,8 @@ import type { Log } from "../telemetry/logger.ts";
 import type { Offers, Payments } from "./payments.ts";
 import type { StripeApi } from "./stripe.ts";
 
-const AT_ONCE = 50;
+/** Organizations of a sweep, each of which sends some requests to Stripe. Those left over are due in the next sweep. */
+const AT_ONCE = 10;
 /** Shortest and longest pause between attempts of a charge; in between, a pause is as long as the charge is old. */
 const RETRY_MS = [30_000, 3_600_000] as const;
 
@@ -95,7 +96,7 @@ export class TopUps {
     const credits = this.#options.offers.priced(price, currency);
     if (credits === undefined) return this.#pause(row, "offer_changed", nowMs);
     if (used + price > monthlyMost) {
-      const data = { month: isoMonth(nowMs), amount: moneyNumber(used, currency), ...moneyOf(row) };
+      const data = { month: isoMonth(nowMs), charged_this_month: moneyNumber(used, currency), ...topUpTerms(row) };
       const event = eventOf(
         "top_up.limit_reached",
         { organizationId, nowMs, period: [data.month, String(monthlyMost)] },
@@ -167,7 +168,7 @@ export class TopUps {
   }
 
   #pause(row: TopUpRow, reason: string, nowMs: number): TopUpChange {
-    const data = { reason, ...moneyOf(row) };
+    const data = { reason, ...topUpTerms(row) };
     const event = eventOf("top_up.paused", { organizationId: row.id, nowMs, period: [row.revision] }, data);
     return { row: { status: "paused", reason }, event, audit: this.#record("top_up.pause", row, { reason }) };
   }
@@ -188,11 +189,4 @@ function isCurrent(charge: TopUpCharge, { row, pending, used }: TopUpState, nowM
   const isSame = row.price === charge.price && row.currency === charge.currency;
   // `used` contains this charge.
   return isPending && isSame && charge.createdAtMs >= monthStart(nowMs) && used <= row.monthlyMost;
-}
-
-function moneyOf({ threshold, price, monthlyMost, currency }: TopUpRow) {
-  return {
-    ...{ threshold: creditsFromMicro(threshold), price: moneyNumber(price, currency), currency },
-    monthly_maximum: moneyNumber(monthlyMost, currency),
-  };
 }

@@ -53,7 +53,7 @@ describe.each(KINDS)("automatic top-ups on $kind", ({ open, skip }) => {
       }
       expect(world.intents(id)).toHaveLength(3);
       expect(await world.events(id)).toMatchObject([
-        { kind: "top_up.limit_reached", data: { amount: 30, monthly_maximum: 30, currency: "eur" } },
+        { kind: "top_up.limit_reached", data: { charged_this_month: 30, amount: 10, monthly_maximum: 30 } },
       ]);
       await world.call(setTopUp, id, { ...TERMS, threshold: 1_000, monthly_maximum: 40 });
       await world.sweep();
@@ -190,8 +190,8 @@ describe.each(KINDS)("automatic top-ups on $kind", ({ open, skip }) => {
 
     test.each([
       ["a price that is not offered", { amount: 7.001 }, /expected one of these/],
-      ["a maximum below the price", { monthly_maximum: 9 }, /the amount or more/],
-      ["a maximum with too many decimals", { monthly_maximum: 30.001 }, /the amount or more/],
+      ["a maximum below the price", { monthly_maximum: 9 }, /the amount of one charge or more/],
+      ["a maximum with too many decimals", { monthly_maximum: 30.001 }, /a valid amount of money in EUR/],
       ["a threshold with too many decimals", { threshold: 0.0000001 }, /at most 6 decimals/],
     ])("%s is refused", async (_what, terms, message) => {
       const id = await world.organization();
