@@ -183,6 +183,8 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     await ask(String(secret));
     const jwt = await issuer.token({ groups: ["staff"], sub: MARKER, name: `${MARKER} Ada` });
     await ask(jwt);
+    for (const change of ["block", "unblock"])
+      await post(`/identities/${change}`, { issuer: issuer.url, subject: MARKER });
     await post(`${path()}/credits`, { amount: 0.000001, reference: `${MARKER} 3`, note: MARKER });
     await post(`/tokens/${id}/rotate`, {});
     const person = `{"issuer":"${issuer.url}","subject":"${MARKER}","organizationId":"${organizationId}"}`;

@@ -77,8 +77,8 @@ const IS_BY_PEOPLE = sql`(
  * ones stay blocked.
  */
 async function scrubIdentities(database: Database, of: Sql): Promise<void> {
-  const rows = await database.read<{ id: string; blocked_at: unknown }>(sql`
-    select id, blocked_at from identity
+  const rows = await database.read<{ id: string }>(sql`
+    select id from identity
     where id in (
         select created_by from token where ${of} union select rotated_by from token where ${of}
         union select actor_id from audit_entry where ${of} and ${IS_BY_PEOPLE})
@@ -89,18 +89,13 @@ async function scrubIdentities(database: Database, of: Sql): Promise<void> {
         where actor_id = identity.id and (organization_id is null or not (${of} and ${IS_BY_PEOPLE})))`);
   for (const some of listsOf(rows, CHUNK_ROWS)) {
     const named = sql`id in (${join(some.map(({ id }) => id))})`;
-    const removed = some.filter(({ blocked_at }) => blocked_at === null).map(({ id }) => id);
+    const isRemoved = sql`${named} and blocked_at is null`;
     // Before the identities, which a repetition after a failure could not find any more.
-    if (removed.length > 0) {
-      const subjects = sql`subject_id in (${join(removed)})`;
-      await scrubAudit(
-        database,
-        sql`action in ('identity.block', 'identity.unblock') and ${subjects} and (${HAS_DETAILS})`,
-      );
-    }
+    const ofRemoved = sql`subject_id in (select id from identity where ${isRemoved}) and (${HAS_DETAILS})`;
+    await scrubAudit(database, sql`action in ('identity.block', 'identity.unblock') and ${ofRemoved}`);
     await database.write([
       sql`update identity set name = null where ${named} and blocked_at is not null and name is not null`,
-      sql`delete from identity where ${named} and blocked_at is null`,
+      sql`delete from identity where ${isRemoved}`,
     ]);
   }
 }
