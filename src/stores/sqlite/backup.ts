@@ -106,7 +106,8 @@ function expectSchemaTable(path: string): void {
 function expectWhole(path: string): void {
   using database = new DatabaseSync(path, { timeout: BUSY_TIMEOUT_MS });
   const [row] = database.prepare("PRAGMA integrity_check(1)").all();
-  if (row?.integrity_check !== "ok") throw new OperatorError(`The copy is damaged: ${row?.integrity_check}`);
+  if (row?.integrity_check === "ok") return;
+  throw new OperatorError(`The copy is damaged: ${String(row?.integrity_check).replaceAll("\n", " ")}`);
 }
 
 /** Moves a file by a link, which never replaces a file, or by a rename if the file system has no links. */
