@@ -4,31 +4,28 @@ import { ATTACKS } from "./attacks/index.ts";
 import { tableRows } from "./attacks/run.ts";
 import { type AttackedService, startAttackedService } from "./attacks/service.ts";
 
-let attacked: AttackedService;
-
-beforeAll(async () => {
-  attacked = await startAttackedService();
-});
-
-afterAll(async () => {
-  await attacked?.end();
-});
-
 describe.each(Object.entries(ATTACKS))("%s", (_area, attacks) => {
+  let attacked: AttackedService;
+
+  beforeAll(async () => {
+    attacked = await startAttackedService();
+  });
+
+  afterAll(async () => {
+    await attacked?.end();
+  });
+
   test.each(attacks.map((attack) => [attack.title, attack] as const))("%s", async (_title, attack) => {
     await attack.play(attacked.target);
   });
 
-  test("Afterwards the service is ready and its log has no error.", async () => {
+  test("Afterwards the service is ready, its books balance and its log has no error.", async () => {
     const { service } = attacked;
     expect((await fetch(`${service.url}/readyz`)).status).toBe(200);
     const lines = service.output().split("\n");
     expect(lines.filter((line) => /"level":"(error|fatal)"/.test(line))).toEqual([]);
+    expect(await service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
   });
-});
-
-test("After all attacks the books balance.", async () => {
-  expect(await attacked.service.tollgate("ledger", "verify")).toMatchObject({ ok: true });
 });
 
 test("docs/attacks.md lists every attack as `npm run attack -- --write` writes it.", () => {
