@@ -57,7 +57,12 @@ async function start(): Promise<void> {
   books = new EndlessBooks();
   [lookedUp, entries] = [[], []];
   const admin = {
-    sessions: { operatorOf: async () => ({ role: "operator", id: "adm_1", organizationId: null, token: null }) },
+    sessions: {
+      operatorOf: async () => ({
+        holder: { role: "operator", id: "adm_1", organizationId: null, token: null },
+        refusal: null,
+      }),
+    },
     accounts: {
       organization: async (id: string) => {
         lookedUp.push(id);
