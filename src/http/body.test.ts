@@ -44,6 +44,31 @@ test("A request with a wrong bound of its cost returns its body's share of the b
   await server.close({ delayMs: 0, drainMs: 0 });
 });
 
+test("A retry that gets its response again, or is refused before, returns its body's share of the budget.", async () => {
+  const responseItems = {
+    isOn: () => true,
+    find: async () => new Map(),
+    offer: async () => {},
+    async take(_owner: object, _fingerprint: string, reserve: (bytes: number) => void) {
+      reserve(1_000);
+      return { id: "resp_1", content: JSON.stringify({ input: [], response: { id: "resp_1", output: [] } }) };
+    },
+  };
+  const admin = { responseItems } as unknown as ServerOptions["admin"];
+  const { url, server } = await startTestServer({ bodyLimitBytes: 4_096, bodiesInFlightBytes: 8_192, admin });
+  const body = JSON.stringify({ model: "m", input: "x".repeat(2_000) });
+  const headers = { authorization: "Bearer t", "content-type": "application/json", "x-stainless-retry-count": "1" };
+  const statuses: number[] = [];
+  for (let sent = 0; sent < 12; sent += 1) {
+    const answer = await fetch(`${url}/v1/responses`, { method: "POST", headers, body });
+    await answer.text();
+    statuses.push(answer.status);
+  }
+  // At most ten requests a minute are served.
+  expect(statuses).toEqual([...Array(10).fill(200), 429, 429]);
+  await server.close({ delayMs: 0, drainMs: 0 });
+});
+
 test("What is kept of long responses is parsed in the turn of the organization that continues them.", async () => {
   const longTasks = new FairTurns(1);
   const other = Promise.withResolvers<void>();
