@@ -10,17 +10,13 @@ import { StripeApi } from "../../src/payments/stripe.ts";
 import { auditOf, grantOf, holdOf, randomId, releaseOf, settleOf } from "../stores/fixture.ts";
 import { sidesOf } from "../stores/payments.ts";
 import { countOf, seedOfRun, timeoutOf } from "../support/counts.ts";
-import { type Opened, openPostgres, openSqlite } from "../support/opened-stores.ts";
-import { hasPostgres } from "../support/postgres.ts";
+import { type Opened, STORES } from "../support/opened-stores.ts";
 import { StripeStandIn, signatureOf, stripeSettings } from "../support/stripe.ts";
 
 const [EUR_10, CREDITS] = [1_000, 100_000_000n];
 const RUNS = countOf("deliveries");
 
-const KINDS = [
-  { kind: "SQLite", open: openSqlite, runs: RUNS, skip: false },
-  { kind: "PostgreSQL", open: openPostgres, runs: Math.ceil(RUNS / 25), skip: !hasPostgres },
-];
+const KINDS = STORES.map((store) => ({ ...store, runs: store.kind === "SQLite" ? RUNS : Math.ceil(RUNS / 25) }));
 
 describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
   describe.skipIf(skip)("with a stand-in for Stripe", () => {

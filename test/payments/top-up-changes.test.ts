@@ -2,16 +2,10 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest"
 import { monthStart } from "../../src/api/time.ts";
 import { saveCard, setTopUp } from "../../src/operations/top-ups.ts";
 import { auditOf, grantOf, holdOf } from "../stores/fixture.ts";
-import { openPostgres, openSqlite } from "../support/opened-stores.ts";
-import { hasPostgres } from "../support/postgres.ts";
+import { STORES } from "../support/opened-stores.ts";
 import { CREDIT, DAY_MS, HOUR_MS, SECOND_MS, TERMS, TopUpWorld } from "../support/top-ups.ts";
 
-const KINDS = [
-  { kind: "SQLite", open: openSqlite, skip: false },
-  { kind: "PostgreSQL", open: openPostgres, skip: !hasPostgres },
-];
-
-describe.each(KINDS)("charges of automatic top-ups on $kind", ({ open, skip }) => {
+describe.each(STORES)("charges of automatic top-ups on $kind", ({ open, skip }) => {
   describe.skipIf(skip)("that meet a change or a failure", () => {
     let world: TopUpWorld;
     beforeAll(async () => {

@@ -3,8 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { endTopUp, setTopUp } from "../../src/operations/top-ups.ts";
 import { holdOf, releaseOf, settleOf } from "../stores/fixture.ts";
 import { countOf, seedOfRun, timeoutOf } from "../support/counts.ts";
-import { openPostgres, openSqlite } from "../support/opened-stores.ts";
-import { hasPostgres } from "../support/postgres.ts";
+import { STORES } from "../support/opened-stores.ts";
 import {
   CREDIT,
   DAY_MS,
@@ -17,10 +16,7 @@ import {
 } from "../support/top-ups.ts";
 
 const RUNS = countOf("topUps");
-const KINDS = [
-  { kind: "SQLite", open: openSqlite, runs: RUNS, skip: false },
-  { kind: "PostgreSQL", open: openPostgres, runs: Math.ceil(RUNS / 10), skip: !hasPostgres },
-];
+const KINDS = STORES.map((store) => ({ ...store, runs: store.kind === "SQLite" ? RUNS : Math.ceil(RUNS / 10) }));
 
 describe.each(KINDS)("automatic top-ups on $kind", ({ open, runs, skip }) => {
   describe.skipIf(skip)("with a stand-in for Stripe", () => {

@@ -3,16 +3,10 @@ import { monthStart } from "../../src/api/time.ts";
 import { endTopUp, setTopUp } from "../../src/operations/top-ups.ts";
 import { Offers } from "../../src/payments/payments.ts";
 import { holdOf } from "../stores/fixture.ts";
-import { openPostgres, openSqlite } from "../support/opened-stores.ts";
-import { hasPostgres } from "../support/postgres.ts";
+import { STORES } from "../support/opened-stores.ts";
 import { CREDIT, DAY_MS, HOUR_MS, SECOND_MS, TERMS, TopUpWorld } from "../support/top-ups.ts";
 
-const KINDS = [
-  { kind: "SQLite", open: openSqlite, skip: false },
-  { kind: "PostgreSQL", open: openPostgres, skip: !hasPostgres },
-];
-
-describe.each(KINDS)("automatic top-ups on $kind", ({ open, skip }) => {
+describe.each(STORES)("automatic top-ups on $kind", ({ open, skip }) => {
   describe.skipIf(skip)("with a stand-in for Stripe", () => {
     let world: TopUpWorld;
     beforeAll(async () => {

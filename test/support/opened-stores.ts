@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { openPostgresStore } from "../../src/stores/postgres/postgres.ts";
 import { openSqliteStore } from "../../src/stores/sqlite/sqlite.ts";
 import type { Store } from "../../src/stores/store.ts";
-import { createTestDatabase } from "./postgres.ts";
+import { createTestDatabase, hasPostgres } from "./postgres.ts";
 
 /** A store of a test. */
 export interface Opened {
@@ -14,7 +14,7 @@ export interface Opened {
   close(): Promise<void>;
 }
 
-export async function openSqlite(): Promise<Opened> {
+async function openSqlite(): Promise<Opened> {
   const dataDir = await mkdtemp(join(tmpdir(), "tollgate-payments-"));
   const store = await openSqliteStore({ dataDir, role: "service" });
   const close = async () => {
@@ -25,7 +25,7 @@ export async function openSqlite(): Promise<Opened> {
   return { store, other: store, close };
 }
 
-export async function openPostgres(): Promise<Opened> {
+async function openPostgres(): Promise<Opened> {
   const database = await createTestDatabase();
   const [store, other] = [await open(database.url), await open(database.url)];
   const close = async () => {
@@ -36,3 +36,9 @@ export async function openPostgres(): Promise<Opened> {
 }
 
 const open = (url: string) => openPostgresStore({ url, role: "service" });
+
+/** The kinds of stores, for tests that run on each. */
+export const STORES = [
+  { kind: "SQLite", open: openSqlite, skip: false },
+  { kind: "PostgreSQL", open: openPostgres, skip: !hasPostgres },
+] as const;
