@@ -28,7 +28,7 @@ import type { ConversationLog } from "../ledger/conversation-log.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import type { Ledger } from "../ledger/ledger.ts";
 import { responseItemsOver } from "../ledger/response-items.ts";
-import type { Checkouts } from "../operations/core.ts";
+import { type Checkouts, coreRows } from "../operations/core.ts";
 import { callerBudgets } from "../reports/budgets.ts";
 import { Overviews } from "../reports/overview.ts";
 import type { RefusalLog } from "../reports/refusal-log.ts";
@@ -148,8 +148,8 @@ function adminServices(
   { live, store, ledger, usageDays, lastUses, signInFailures, resumptions, checkouts }: Services,
 ): Omit<AdminServices, "gateway" | "identities" | "facts"> {
   const { clock, random, log } = options;
-  const { accounts, allowances, budgets, admin, erasure, events, payments, topUps, vouchers, monthlyStatements } =
-    store;
+  const rows = coreRows(store);
+  const { accounts, admin } = rows;
   const core = { accounts, clock, random, newId: newIdOf(options) };
   const conversations = conversationsOver({ rows: store.conversations, live, clock });
   const openIdSignIn = new OpenIdSignIn({
@@ -159,11 +159,10 @@ function adminServices(
     log,
   });
   return {
+    ...rows,
     ...core,
-    ...{ admin, allowances, budgets, erasure, events, payments, topUps, vouchers, monthlyStatements },
     openIdSignIn,
     checkouts: async () => checkouts,
-    identityRows: store.identities,
     modelIds: () => live.catalog.list().map(({ id }) => id),
     priceLists: async () => [...live.catalog.byPriceList.keys()],
     requestMonths: async () => live.config.retention.requestMonths,

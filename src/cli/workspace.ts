@@ -6,7 +6,7 @@ import type { BalanceRow } from "../credits/books.ts";
 import { uuidV7 } from "../internals/ids.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { CommandServices } from "../operations/command.ts";
-import { type Core, unknownOrganization } from "../operations/core.ts";
+import { type Core, coreRows, unknownOrganization } from "../operations/core.ts";
 import { type OpenedStore, type OpenStoreOptions, openStore } from "../stores/open.ts";
 import { describePlace, expectKind, type StorePlace } from "../stores/place.ts";
 import type { Books } from "../stores/queries/books.ts";
@@ -56,19 +56,7 @@ export async function withWorkspace<T>(
   const { clock, random } = terminal;
   await using store = await openCommandStore(terminal, config, creates);
   await printStore(terminal, config, store.isNew);
-  const {
-    accounts,
-    admin,
-    allowances,
-    budgets,
-    books,
-    erasure,
-    events,
-    monthlyStatements,
-    payments,
-    topUps,
-    vouchers,
-  } = store;
+  const { books } = store;
   const receiverFault: Core["receiverFault"] = async (receiver) => {
     const { allowPrivateAddresses } = (await import("../config.ts")).loadGroup({ flags }, "warnings");
     const { isPublicHost } = await import("../api/chat/image-address.ts");
@@ -85,9 +73,8 @@ export async function withWorkspace<T>(
   const checkouts = async () =>
     (await import("../app/payments.ts")).createCheckouts((await import("../config.ts")).loadConfig({ flags }));
   const requestMonths = async () => (await import("../config.ts")).loadGroup({ flags }, "retention").requestMonths;
-  const rows = { accounts, admin, allowances, budgets, erasure, events, monthlyStatements, payments, topUps, vouchers };
   const configured = { receiverFault, modelIds: null, priceLists, requestMonths, issuers, checkouts };
-  const core = { ...rows, ...configured, directory, identityRows: store.identities, book, actor: COMMAND_ACTOR };
+  const core = { ...coreRows(store), ...configured, directory, book, actor: COMMAND_ACTOR };
   const newId = () => uuidV7(clock());
   const freshBalance = (organizationId: string) => readFreshBalance(books, clock(), organizationId);
   return await work({ ...core, clock, random, newId, freshBalance, store, config, terminal, flags });

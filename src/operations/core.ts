@@ -13,26 +13,20 @@ import type { StripeApi } from "../payments/stripe.ts";
 import type { ReceiverRow } from "../stores/queries/events.ts";
 import type { Store } from "../stores/store.ts";
 
-type CoreRows = Pick<
-  Store,
-  | "accounts"
-  | "admin"
-  | "allowances"
-  | "budgets"
-  | "erasure"
-  | "events"
-  | "monthlyStatements"
-  | "payments"
-  | "topUps"
-  | "vouchers"
->;
+/** Returns the rows of a store that operations read and write. */
+export function coreRows({ accounts, admin, allowances, budgets, erasure, events, ...others }: Store) {
+  const { identities: identityRows, monthlyStatements, payments, topUps, vouchers } = others;
+  return {
+    ...{ accounts, admin, allowances, budgets, erasure, events },
+    ...{ identityRows, monthlyStatements, payments, topUps, vouchers },
+  };
+}
 
 /** Services that operations use in a running service and in a command. */
-export interface Core extends AuditTime, CoreRows {
+export interface Core extends AuditTime, ReturnType<typeof coreRows> {
   directory: Directory;
   /** Returns why a receiver is refused; undefined if it is not. */
   receiverFault(receiver: Pick<ReceiverRow, "organizationId" | "format" | "target">): Promise<string | undefined>;
-  identityRows: Store["identities"];
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
   modelIds: (() => string[]) | null;
   /** Returns the names of the price lists that the configuration has. */
