@@ -9,6 +9,7 @@ import type {
   GrantTransition,
   RedeemTransition,
   RevokeTransition,
+  VoucherRow,
 } from "./books.ts";
 import { countInBudgets } from "./budget-counters.ts";
 import { addCredit, addGrant, NO_TERMS, revocableIn, revokeFrom, sumOfDraws } from "./funds.ts";
@@ -44,24 +45,28 @@ export function redeem(account: Account, transition: RedeemTransition): Outcomes
   const { organizationId, nowMs, vouchers } = account;
   const { voucherId, amount, priority, creditDays } = transition;
   const grantId = voucherGrantId(voucherId);
-  const isRepeated = account.grants.get(grantId) !== undefined;
-  const redeemed = { id: voucherId, organizationId, redeemedAtMs: nowMs };
-  if (!isRepeated) {
-    const voucher = vouchers.get(voucherId);
-    const reason = reasonAgainst(account, transition);
-    if (voucher === undefined || reason !== undefined) return { outcome: "unusable", reason: reason ?? "revoked" };
-    vouchers.set(voucherId, { ...voucher, ...redeemed });
-    const expiresAtMs = creditDays === null ? null : nowMs + creditDays * DAY_MS;
-    const terms = { effectiveAtMs: null, expiresAtMs, priority, reference: voucherId };
-    const { grant } = addGrant(account, { kind: "grant", organizationId, grantId, amount, ...terms });
-    recordBooking(account, transition, grant, { credit_grant: [{ ...grant }], voucher: [redeemed] });
+  if (account.grants.get(grantId) !== undefined) {
+    return { outcome: "granted", grantId, balance: { ...account.balance }, repeated: true };
   }
-  return { outcome: "granted", grantId, balance: { ...account.balance }, repeated: isRepeated };
+  const voucher = vouchers.get(voucherId);
+  if (voucher === undefined) return { outcome: "unusable", reason: "revoked" };
+  const reason = reasonAgainst(account, voucher, transition);
+  if (reason !== undefined) return { outcome: "unusable", reason };
+  const redeemed = { id: voucherId, organizationId, redeemedAtMs: nowMs };
+  vouchers.set(voucherId, { ...voucher, ...redeemed });
+  const expiresAtMs = creditDays === null ? null : nowMs + creditDays * DAY_MS;
+  const terms = { effectiveAtMs: null, expiresAtMs, priority, reference: voucherId };
+  const { grant } = addGrant(account, { kind: "grant", organizationId, grantId, amount, ...terms });
+  recordBooking(account, transition, grant, { credit_grant: [{ ...grant }], voucher: [redeemed] });
+  return { outcome: "granted", grantId, balance: { ...account.balance }, repeated: false };
 }
 
 /** Returns why an organization that has not redeemed a voucher cannot do so now; undefined if it can. */
-function reasonAgainst({ grants, isClosed, nowMs, vouchers }: Account, { voucherId, expiresAtMs }: RedeemTransition) {
-  const { organizationId = null, isRevoked = true } = vouchers.get(voucherId) ?? {};
+function reasonAgainst(
+  { grants, isClosed, nowMs }: Account,
+  { organizationId, isRevoked }: VoucherRow,
+  { voucherId, expiresAtMs }: RedeemTransition,
+) {
   // An operator may have granted it by hand, under its id.
   const isUsed = organizationId !== null || grants.values().some(({ reference }) => reference === voucherId);
   if (isUsed) return "redeemed";

@@ -1,13 +1,5 @@
 import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promises";
-import type {
-  CreditTransition,
-  GrantTransition,
-  PaymentTransition,
-  RedeemTransition,
-  RefreshTransition,
-  RevokeTransition,
-  Transition,
-} from "../credits/books.ts";
+import type { Transition } from "../credits/books.ts";
 import { holdIdOf, organizationIdOf } from "../credits/names.ts";
 import type { Outcome, Outcomes } from "../credits/outcomes.ts";
 import { OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../errors.ts";
@@ -54,17 +46,11 @@ export const DURABLE: BookingTerms = { durability: "durable", isRetried: true };
 export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
 
 /**
- * Books a grant, a revocation, a credit or a payment, or applies due grants and returns the balance. A reference of an
+ * Books a grant, a revocation, a credit, a payment or a voucher, or applies due grants and returns the balance. A reference of an
  * organization books each only once. Rejects with StoreUnavailableError.
  */
 export type BookCredits = <
-  T extends
-    | GrantTransition
-    | RevokeTransition
-    | CreditTransition
-    | PaymentTransition
-    | RedeemTransition
-    | RefreshTransition,
+  T extends Extract<Transition, { kind: "grant" | "revoke" | "credit" | "payment" | "redeem" | "refresh" }>,
 >(
   transition: T,
 ) => Promise<Outcomes[T["kind"]]>;

@@ -84,7 +84,8 @@ export const createVoucherBatch = sharedOperation({
     const made = Array.from({ length: count }, () => ({ ...makeCode(core.random), id: makeId("vou", core.random) }));
     const unused = { batchId: id, isRevoked: false, organizationId: null, redeemedAtMs: null };
     const answer = batchAt(createdAtMs)({ ...batch, redeemed: 0 });
-    const { object: _, redeemed: __, expired: ___, revoked: ____, ...after } = answer;
+    const { priority: rank, credit_days, expires_at: expiry } = answer;
+    const after = { name, count, amount: answer.amount, priority: rank, credit_days, expires_at: expiry };
     const record = rowRecord(core, "voucher.create", { organizationId: null, id }, { after });
     const rows = made.map(({ code: _, ...row }) => ({ ...row, ...unused }));
     await core.vouchers.insert(batch, rows, record);
@@ -121,14 +122,8 @@ export const createVoucherBatch = sharedOperation({
   ],
 });
 
-async function batchOf({ vouchers, clock }: Core, id: string): Promise<VoucherBatch> {
-  const rows = vouchers.batches({ id, before: null, limit: 1 });
-  const row = await found(
-    rows.then(([first]) => first),
-    { kind: "voucher batch", id, listedBy: "voucher list" },
-  );
-  return batchAt(clock())(row);
-}
+const batchOf = ({ vouchers }: Core, id: string) =>
+  found(vouchers.batch(id), { kind: "voucher batch", id, listedBy: "voucher list" });
 
 export const listVouchers = sharedOperation({
   route: "GET /voucher-batches/:id/vouchers",
@@ -136,14 +131,14 @@ export const listVouchers = sharedOperation({
   summary: "List the vouchers of a batch with their states, without their codes",
   query: (s) => s.Strict(s.PageQuery),
   answer: { status: 200, description: "A page.", schema: (s) => s.PageOf(s.Voucher) },
-  async handle({ vouchers, clock }, { params: { id }, page: { cursor, limit } }) {
+  async handle(core, { params: { id }, page: { cursor, limit } }) {
     const after = idCursor(cursor, "vou");
-    const batch = await found(vouchers.batch(id), { kind: "voucher batch", id, listedBy: "voucher list" });
-    const rows = await vouchers.list(id, { after, limit: limit + 1 });
-    const unused = isExpired(batch, clock()) ? "expired" : "active";
+    const batch = await batchOf(core, id);
+    const rows = await core.vouchers.list(id, { after, limit: limit + 1 });
+    const statusOfUnused = isExpired(batch, core.clock()) ? "expired" : "active";
     const toVoucher = ({ id: voucherId, prefix, isRevoked, organizationId, redeemedAtMs }: VoucherRow): Voucher => ({
       ...{ object: "voucher", id: voucherId, batch_id: id, prefix, organization_id: organizationId },
-      status: organizationId !== null ? "redeemed" : isRevoked ? "revoked" : unused,
+      status: organizationId !== null ? "redeemed" : isRevoked ? "revoked" : statusOfUnused,
       redeemed_at: isoTime(redeemedAtMs),
     });
     return pageOf(rows, limit, toVoucher, (row) => row.id);
@@ -173,7 +168,7 @@ export const revokeVoucherBatch = sharedOperation({
     const { name } = await batchOf(core, id);
     const record = rowRecord(core, "voucher.revoke", { organizationId: null, id }, { before: { name } });
     await core.vouchers.revoke(id, core.clock(), record);
-    return batchOf(core, id);
+    return batchAt(core.clock())(await batchOf(core, id));
   },
   commands: (make) => [
     make.command({

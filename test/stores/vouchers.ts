@@ -84,9 +84,7 @@ function termCases(subject: Subject, granted: Granted): void {
     expect(await subject.store.vouchers.list(made.batch.id, { after: null, limit: 10 })).toContainEqual(
       expect.objectContaining({ id: voucherId, organizationId }),
     );
-    expect(await subject.store.vouchers.batches({ id: made.batch.id, before: null, limit: 1 })).toMatchObject([
-      { id: made.batch.id, count: 2, redeemed: 1 },
-    ]);
+    expect(await subject.store.vouchers.batch(made.batch.id)).toMatchObject({ count: 2, redeemed: 1 });
     await subject.expectSound(organizationId);
   });
 

@@ -2,15 +2,13 @@ import type { AuditRow } from "../../credits/audit.ts";
 import type { VoucherBatchRow, VoucherRow } from "../../credits/books.ts";
 import { VOUCHER, VOUCHER_BATCH } from "../admin-schema.ts";
 import { type Database, type IdPage, listsOf } from "../database.ts";
-import { allOf, sql } from "../sql.ts";
+import { allOf, type Sql, sql } from "../sql.ts";
 import { recordOf } from "./admin.ts";
 
 /** Vouchers in one statement: each takes several of the parameters that a database allows. */
 const INSERTED_AT_ONCE = 100;
 
 interface BatchPage {
-  /** Null: any. */
-  id?: string | null;
   /** The last batch seen. */
   before: { createdAtMs: number; id: string } | null;
   limit: number;
@@ -18,6 +16,13 @@ interface BatchPage {
 
 /** Vouchers. The books redeem them, see `book-writes.ts`. */
 export function voucherRows({ findRow, read, readRows, write, writeIf }: Database) {
+  const batchesOf = async (condition: Sql, limit: number) => {
+    const rows = await read<{ redeemed: bigint }>(sql`
+      select *, (
+        select count(*) from voucher where batch_id = voucher_batch.id and organization_id is not null) as redeemed
+      from voucher_batch where ${condition} order by created_at desc, id desc limit ${limit}`);
+    return rows.map((row) => ({ ...VOUCHER_BATCH.fromRecord(row), redeemed: Number(row.redeemed) }));
+  };
   return {
     insert: (batch: VoucherBatchRow, vouchers: readonly VoucherRow[], audit: AuditRow) =>
       write([
@@ -26,19 +31,10 @@ export function voucherRows({ findRow, read, readRows, write, writeIf }: Databas
         ...recordOf(audit, { voucher_batch: [batch] }),
       ]),
     byHash: (hash: Uint8Array) => findRow(VOUCHER)`select * from voucher where hash = ${hash}`,
-    batch: (id: string) => findRow(VOUCHER_BATCH)`select * from voucher_batch where id = ${id}`,
+    batch: async (id: string) => (await batchesOf(sql`id = ${id}`, 1))[0],
     /** Returns batches with the number of their vouchers that were redeemed, the newest first. */
-    async batches({ id = null, before, limit }: BatchPage) {
-      const wanted = allOf(
-        id !== null && sql`id = ${id}`,
-        before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`,
-      );
-      const rows = await read<{ redeemed: bigint }>(sql`
-        select *, (
-          select count(*) from voucher where batch_id = voucher_batch.id and organization_id is not null) as redeemed
-        from voucher_batch where ${wanted} order by created_at desc, id desc limit ${limit}`);
-      return rows.map((row) => ({ ...VOUCHER_BATCH.fromRecord(row), redeemed: Number(row.redeemed) }));
-    },
+    batches: ({ before, limit }: BatchPage) =>
+      batchesOf(allOf(before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`), limit),
     /** Returns vouchers of a batch, in the order of their ids. */
     list: (batchId: string, { after, limit }: IdPage) =>
       readRows(VOUCHER)`
