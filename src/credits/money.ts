@@ -26,15 +26,15 @@ export function moneyNumber(minor: bigint, currency: string): number {
 interface TopUpTerms {
   threshold: MicroCredits;
   price: bigint;
-  monthlyMost: bigint;
+  monthlyMaximum: bigint;
   currency: string;
 }
 
 /** Returns the terms of an automatic top-up as the API and events state them. */
-export function topUpTerms({ threshold, price, monthlyMost, currency }: TopUpTerms) {
+export function topUpTerms({ threshold, price, monthlyMaximum, currency }: TopUpTerms) {
   return {
     ...{ threshold: creditsFromMicro(threshold), amount: moneyNumber(price, currency), currency },
-    monthly_maximum: moneyNumber(monthlyMost, currency),
+    monthly_maximum: moneyNumber(monthlyMaximum, currency),
   };
 }
 

@@ -40,6 +40,11 @@ export const listPayments = operation({
   },
 });
 
+export const RETURN_URL = required(
+  "--return-url <url>",
+  "address to which Stripe returns, such as https://ai.example.com",
+);
+
 export const createCheckout = sharedOperation({
   route: "POST /organizations/:id/checkouts",
   permission: "credits:buy",
@@ -63,7 +68,7 @@ export const createCheckout = sharedOperation({
       flags: {
         amount: argument("<amount>", text),
         id: required("--org <id>", "organization that buys credits"),
-        return_url: required("--return-url <url>", "address to which Stripe returns, such as https://ai.example.com"),
+        return_url: RETURN_URL,
       },
       call: ({ id, ...body }) => ({ params: { id }, body }),
       text: ({ amount, currency, credits, url }) => facts({ credits, price: `${amount} ${currency}`, url }),

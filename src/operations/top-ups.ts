@@ -6,7 +6,7 @@ import { argument, credits, facts, required, text } from "./command.ts";
 import { type Core, invalidValue, knownOrganization, rowRecord } from "./core.ts";
 import { requireCredits } from "./credits.ts";
 import { amountOf, sharedOperation } from "./operation.ts";
-import { checkoutsOf } from "./payments.ts";
+import { checkoutsOf, RETURN_URL } from "./payments.ts";
 
 const ORGANIZATION = { id: required("--org <id>", "organization whose credits are topped up") };
 const ANSWER = { status: 200 as const, description: "The automatic top-up as it is now." };
@@ -31,11 +31,11 @@ export const setTopUp = sharedOperation({
     await requireCredits(core, id);
     const { offers } = await topUpsOffered(core);
     const { price, currency } = offers.find(Number(body.amount));
-    const monthlyMost = minorUnits(String(body.monthly_maximum), currency);
+    const monthlyMaximum = minorUnits(String(body.monthly_maximum), currency);
     const invalid = (expected: string) => invalidValue("monthly_maximum", String(body.monthly_maximum), expected);
-    if (monthlyMost === undefined) throw invalid(`a valid amount of money in ${currency.toUpperCase()}`);
-    if (monthlyMost < price) throw invalid("the amount of one charge or more");
-    const terms = { threshold: amountOf("threshold", body.threshold), price, currency, monthlyMost };
+    if (monthlyMaximum === undefined) throw invalid(`a valid amount of money in ${currency.toUpperCase()}`);
+    if (monthlyMaximum < price) throw invalid("the amount of one charge or more");
+    const terms = { threshold: amountOf("threshold", body.threshold), price, currency, monthlyMaximum };
     return change(core, id, "top_up.set", (state) => ({
       ...{ status: "on", reason: null, ...terms },
       ...(state?.row.status === "on" ? {} : { setAtMs: core.clock() }),
@@ -94,10 +94,7 @@ export const saveCard = sharedOperation({
     make.command({
       usage: "credits auto card",
       summary: "Begin to save a card: prints the address of Stripe's page, where the customer enters it",
-      flags: {
-        ...ORGANIZATION,
-        return_url: required("--return-url <url>", "address to which Stripe returns, such as https://ai.example.com"),
-      },
+      flags: { ...ORGANIZATION, return_url: RETURN_URL },
       call: ({ id, ...body }) => ({ params: { id }, body }),
       text: ({ url }) => facts({ url }),
     }),

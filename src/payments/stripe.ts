@@ -85,27 +85,25 @@ export class StripeApi {
     const sold = formatCredits(credits);
     const metadata = { [ORGANIZATION]: organizationId, [CREDITS]: sold, [PRICE]: `${price} ${currency}` };
     const price_data = { currency, unit_amount: Number(price), product_data: { name: `${sold} credits` } };
-    const { id, url } = await this.#request((client) =>
-      client.checkout.sessions.create({
-        ...{ mode: "payment", client_reference_id: organizationId, line_items: [{ quantity: 1, price_data }] },
-        ...{ metadata, payment_intent_data: { metadata }, automatic_tax: { enabled: automaticTax } },
-        ...{ success_url: `${returnUrl}?payment=paid`, cancel_url: `${returnUrl}?payment=canceled` },
-      }),
-    );
-    if (typeof id === "string" && typeof url === "string") return { id, url };
-    throw unusable("a session without a URL");
+    return this.#newSession({
+      ...{ mode: "payment", client_reference_id: organizationId, line_items: [{ quantity: 1, price_data }] },
+      ...{ metadata, payment_intent_data: { metadata }, automatic_tax: { enabled: automaticTax } },
+      ...{ success_url: `${returnUrl}?payment=paid`, cancel_url: `${returnUrl}?payment=canceled` },
+    });
   }
 
   /** Creates a Checkout session that saves a card, with the consent to charge it later. */
   async createSetup(organizationId: string, returnUrl: string) {
     const metadata = { [ORGANIZATION]: organizationId };
-    const { id, url } = await this.#request((client) =>
-      client.checkout.sessions.create({
-        ...{ mode: "setup", payment_method_types: ["card"], customer_creation: "always", metadata },
-        ...{ client_reference_id: organizationId, setup_intent_data: { metadata } },
-        ...{ success_url: `${returnUrl}?card=saved`, cancel_url: `${returnUrl}?card=canceled` },
-      }),
-    );
+    return this.#newSession({
+      ...{ mode: "setup", payment_method_types: ["card"], customer_creation: "always", metadata },
+      ...{ client_reference_id: organizationId, setup_intent_data: { metadata } },
+      ...{ success_url: `${returnUrl}?card=saved`, cancel_url: `${returnUrl}?card=canceled` },
+    });
+  }
+
+  async #newSession(parameters: Stripe.Checkout.SessionCreateParams): Promise<{ id: string; url: string }> {
+    const { id, url } = await this.#request((client) => client.checkout.sessions.create(parameters));
     if (typeof id === "string" && typeof url === "string") return { id, url };
     throw unusable("a session without a URL");
   }

@@ -92,14 +92,14 @@ export class TopUps {
     }
     if (!isWanted(state)) return undefined;
     if (isReturned) return this.#pause(row, "refunded", nowMs);
-    const { id: organizationId, price, currency, monthlyMost } = row;
+    const { id: organizationId, price, currency, monthlyMaximum } = row;
     const credits = this.#options.offers.priced(price, currency);
     if (credits === undefined) return this.#pause(row, "offer_changed", nowMs);
-    if (used + price > monthlyMost) {
+    if (used + price > monthlyMaximum) {
       const data = { month: isoMonth(nowMs), charged_this_month: moneyNumber(used, currency), ...topUpTerms(row) };
       const event = eventOf(
         "top_up.limit_reached",
-        { organizationId, nowMs, period: [data.month, String(monthlyMost)] },
+        { organizationId, nowMs, period: [data.month, String(monthlyMaximum)] },
         data,
       );
       return { row: { nextAtMs: monthStart(nowMs, 1) }, event };
@@ -188,5 +188,5 @@ function isCurrent(charge: TopUpCharge, { row, pending, used }: TopUpState, nowM
   const isPending = pending?.id === charge.id && pending.paymentId === charge.paymentId;
   const isSame = row.price === charge.price && row.currency === charge.currency;
   // `used` contains this charge.
-  return isPending && isSame && charge.createdAtMs >= monthStart(nowMs) && used <= row.monthlyMost;
+  return isPending && isSame && charge.createdAtMs >= monthStart(nowMs) && used <= row.monthlyMaximum;
 }

@@ -319,7 +319,7 @@ export const TOP_UP = declareTable("top_up", ["id"], {
   threshold: amount("threshold"),
   /** Money in the currency's smallest unit: of each charge, and of all charges of a month at most. */
   price: amount("price"),
-  monthlyMost: amount("monthly_most"),
+  monthlyMaximum: amount("monthly_maximum"),
   currency: requiredText("currency"),
   card: nullable(json<{ customerId: string; id: string; brand: string; last4: string; savedAtMs: number }>("card")),
   /** When a person set it last: refunds of earlier charges do not pause it again. */

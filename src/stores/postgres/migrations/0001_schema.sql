@@ -407,7 +407,7 @@ CREATE TABLE top_up (
   reason          text COLLATE "C",
   threshold       bigint NOT NULL CHECK (threshold >= 0),
   price           bigint NOT NULL CHECK (price >= 0),
-  monthly_most    bigint NOT NULL CHECK (monthly_most >= 0),
+  monthly_maximum bigint NOT NULL CHECK (monthly_maximum >= 0),
   currency        text COLLATE "C" NOT NULL,
   card            text COLLATE "C",
   set_at          bigint NOT NULL,

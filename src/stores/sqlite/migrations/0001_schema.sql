@@ -410,7 +410,7 @@ CREATE TABLE top_up (
   reason          TEXT,
   threshold       INTEGER NOT NULL CHECK (threshold >= 0),
   price           INTEGER NOT NULL CHECK (price >= 0),
-  monthly_most    INTEGER NOT NULL CHECK (monthly_most >= 0),
+  monthly_maximum INTEGER NOT NULL CHECK (monthly_maximum >= 0),
   currency        TEXT NOT NULL,
   card            TEXT,
   set_at          INTEGER NOT NULL,
