@@ -1,6 +1,6 @@
 import type { MonthlyStatement } from "../api/admin/credits.ts";
 import { isoDay, isoTime, monthStart } from "../api/time.ts";
-import type { MONTHLY_STATEMENT } from "../stores/statement-schema.ts";
+import type { MONTHLY_STATEMENT } from "../stores/admin-schema.ts";
 import type { RowOf } from "../stores/table.ts";
 import { ALLOWANCE_REFERENCE } from "./allowance.ts";
 import { creditsFromMicro, formatCredits, type MicroCredits } from "./amount.ts";

@@ -1,15 +1,26 @@
 import { crc32 } from "node:zlib";
+import type { MonthlyStatement } from "../api/admin/credits.ts";
 import { DELIVERY_STATES, EVENT_KINDS, type EventKind, RECEIVER_FORMATS } from "../api/admin/event-kinds.ts";
 import { ACTOR_KINDS, type Role, SERVICE_ROLES } from "../api/admin/roles.ts";
 import type { JsonObject } from "../api/json.ts";
 import type { Pins } from "../api/principal.ts";
-import { amount, bytes, draws, flag, json, nullable, number, oneOf, past, requiredText } from "./fields.ts";
+import {
+  amount,
+  bytes,
+  draws,
+  flag,
+  json,
+  nullable,
+  number,
+  oneOf,
+  past,
+  requiredText,
+  signedAmount,
+  statementTotals,
+} from "./fields.ts";
 import { declareTable, type RowOf } from "./table.ts";
 
-/*
- * The tables of people, their sessions, the record of what they did, of payments, vouchers, warnings, refusals, and what callers sent; as in
- * `schema.ts`.
- */
+/* As in `schema.ts`: people and their sessions, what they did, payments, vouchers, statements, warnings, refusals, and what callers sent. */
 
 /** A change, or a sign-in. Holds no secret. */
 export const AUDIT_ENTRY = declareTable("audit_entry", ["id"], {
@@ -341,4 +352,27 @@ export const TOP_UP_CHARGE = declareTable("top_up_charge", ["organizationId", "i
   paymentId: nullable(requiredText("payment_id")),
   state: oneOf("state", ["paid", "failed", "unbooked", "pending"]),
   createdAtMs: past(number("created_at")),
+});
+
+/** Monthly statements, which never change, stored with the month's digest. A month without bookings and balance has none. */
+export const MONTHLY_STATEMENT = declareTable("monthly_statement", ["organizationId", "month"], {
+  organizationId: requiredText("organization_id"),
+  /** Its first millisecond, in UTC. */
+  month: number("month"),
+  /** Unique over all organizations, and without gaps. */
+  number: number("number"),
+  numberPrefix: requiredText("number_prefix"),
+  madeAtMs: past(number("made_at")),
+  opening: signedAmount("opening"),
+  totals: statementTotals(),
+  digest: requiredText("digest"),
+  /** True for the last statement of a closed organization. */
+  isFinal: flag("is_final"),
+  details: json<Pick<MonthlyStatement, "letterhead" | "customer" | "bookings" | "models" | "tokens">>("details"),
+});
+
+/** One row with the id 1. A transaction that makes a statement locks it by adding 1. */
+export const STATEMENT_SERIES = declareTable("statement_series", ["id"], {
+  id: number("id"),
+  lastNumber: number("last_number"),
 });

@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import { timeOfId } from "../credits/request-id.ts";
 import { OperatorError } from "../errors.ts";
-import { AUDIT_ENTRY, CONVERSATION, RESPONSE_ITEM } from "./admin-schema.ts";
+import { AUDIT_ENTRY, CONVERSATION, MONTHLY_STATEMENT, RESPONSE_ITEM } from "./admin-schema.ts";
 import { ALL_TABLES } from "./all-tables.ts";
 import type { CopySide } from "./driver.ts";
 import type { Cell } from "./fields.ts";
@@ -10,7 +10,6 @@ import { ADJUSTMENT, KEY, REQUEST, USAGE_DAY } from "./schema.ts";
 import { join, raw, type Sql, sql } from "./sql.ts";
 import { openSqliteSide } from "./sqlite/copy-side.ts";
 import { openSqliteDriver } from "./sqlite/sqlite.ts";
-import { MONTHLY_STATEMENT } from "./statement-schema.ts";
 import type { TableShape } from "./table.ts";
 
 /** Partitions are created for so long ahead, as a service does. */

@@ -31,6 +31,18 @@ export interface MigratedDriver extends StoreDriver {
 
 const FILE_NAME = /^(\d{4})_\w+\.sql$/;
 const DIGEST_DIGITS = 8;
+/** Creates the table of the migrations that were applied, in both databases. */
+export const SCHEMA_MIGRATION = `
+  CREATE TABLE IF NOT EXISTS schema_migration (
+    version      bigint NOT NULL PRIMARY KEY,
+    name         text   NOT NULL,
+    checksum     text   NOT NULL,
+    applied_at   bigint NOT NULL,
+    program      text   NOT NULL,
+    committed_at bigint
+  )`;
+/** The table of another commit may have other columns. */
+export const APPLIED = "SELECT * FROM schema_migration";
 
 /** Returns the migrations in a directory, in order. */
 export function readMigrations(directory: URL): Migration[] {
@@ -41,9 +53,9 @@ export function readMigrations(directory: URL): Migration[] {
   });
 }
 
-/** Reads rows of `schema_migration`, in order. Those of another commit may lack the columns of the writer. */
+/** Reads rows of `schema_migration`, in order. */
 export function appliedFrom(rows: readonly Record<string, unknown>[]): AppliedMigration[] {
-  const applied = rows.map(({ version, checksum, program = "", committed_at: committedAt = null }) => ({
+  const applied = rows.map(({ version, checksum, program, committed_at: committedAt }) => ({
     version: Number(version),
     checksum: String(checksum),
     writer: { name: String(program), committedAtMs: committedAt === null ? null : Number(committedAt) },
@@ -105,15 +117,12 @@ function newer(store: string, { version, writer }: AppliedMigration, known: numb
 function otherCommit(store: string, { version, checksum, writer }: AppliedMigration, own: Migration): string {
   const program = programVersion();
   const [found, needed] = [checksum, own.checksum].map((digest) => digest.slice(0, DIGEST_DIGITS));
-  const writerName = writer.name === "" ? "of an unknown commit" : writer.name;
   const schemas = `its schema ${version} is ${found}, that of this one, ${program.name}, is ${needed}`;
   const remedy = "There are no migrations between commits: use that commit for this store, or begin with a new store.";
-  return `${store} was written by ${ageOf(writer, program)} Tollgate, ${writerName}: ${schemas}. ${remedy}`;
+  return `${store} was written by ${ageOf(writer, program)} Tollgate, ${writer.name}: ${schemas}. ${remedy}`;
 }
 
-function ageOf({ name, committedAtMs }: ProgramVersion, program: ProgramVersion): "an older" | "a newer" | "another" {
-  // Commits that did not store their name are older than this text.
-  if (name === "") return "an older";
+function ageOf({ committedAtMs }: ProgramVersion, program: ProgramVersion): "an older" | "a newer" | "another" {
   if (committedAtMs === null || program.committedAtMs === null || committedAtMs === program.committedAtMs)
     return "another";
   return committedAtMs < program.committedAtMs ? "an older" : "a newer";

@@ -5,13 +5,7 @@ const STORE_TYPES = ["type:stores/store.ts", "type:stores/driver.ts", "type:stor
 export const LAYERS: Record<string, readonly string[]> = {
   api: [],
   errors: ["api"],
-  credits: [
-    "api",
-    "type:stores/schema.ts",
-    "type:stores/admin-schema.ts",
-    "type:stores/statement-schema.ts",
-    "type:stores/table.ts",
-  ],
+  credits: ["api", "type:stores/schema.ts", "type:stores/admin-schema.ts", "type:stores/table.ts"],
   telemetry: [],
   version: [],
   internals: [],

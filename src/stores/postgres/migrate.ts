@@ -3,12 +3,14 @@ import type pg from "pg";
 import { OperatorError } from "../../errors.ts";
 import { programVersion } from "../../version.ts";
 import {
+  APPLIED,
   type AppliedMigration,
   appliedFrom,
   expectCurrent,
   type Migration,
   missingMigrations,
   missingStore,
+  SCHEMA_MIGRATION,
   type SchemaVersions,
   versionsOf,
 } from "../migrations.ts";
@@ -16,18 +18,7 @@ import { PostgresFailure } from "./failure.ts";
 import type { Pools } from "./pools.ts";
 import { query, runExclusively, transact } from "./transact.ts";
 
-const SCHEMA_MIGRATION = `
-  CREATE TABLE IF NOT EXISTS schema_migration (
-    version      bigint NOT NULL PRIMARY KEY,
-    name         text   NOT NULL,
-    checksum     text   NOT NULL,
-    applied_at   bigint NOT NULL,
-    program      text   NOT NULL,
-    committed_at bigint
-  )`;
 const SCHEMA_EXISTS = "SELECT to_regclass('schema_migration') IS NOT NULL AS exists";
-/** The table of another commit may have other columns. */
-const APPLIED = "SELECT * FROM schema_migration";
 const APPLY = `
   INSERT INTO schema_migration (version, name, checksum, applied_at, program, committed_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $4, $5)`;

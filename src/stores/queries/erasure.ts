@@ -4,12 +4,11 @@ import * as admin from "../admin-schema.ts";
 import { type Database, type IdPage, listsOf } from "../database.ts";
 import * as schema from "../schema.ts";
 import { join, raw, type Sql, sql } from "../sql.ts";
-import { MONTHLY_STATEMENT } from "../statement-schema.ts";
 import type { TableShape } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { budgetsChange } from "./budgets.ts";
 
-const { ADMIN_SESSION, AUDIT_ENTRY, DELIVERY, withChecksum } = admin;
+const { ADMIN_SESSION, AUDIT_ENTRY, DELIVERY, MONTHLY_STATEMENT, withChecksum } = admin;
 const { ADJUSTMENT, ALLOWANCE, BALANCE, GRANT, ORGANIZATION, TOKEN } = schema;
 
 /** Requests and the answers of an `Idempotency-Key` are not among them: retention removes those by itself. */

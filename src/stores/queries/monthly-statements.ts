@@ -8,11 +8,10 @@ import {
   statementId,
 } from "../../credits/monthly-statement.ts";
 import { eventOf } from "../../credits/warnings.ts";
-import { EVENT } from "../admin-schema.ts";
+import { EVENT, MONTHLY_STATEMENT, STATEMENT_SERIES } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { ORGANIZATION } from "../schema.ts";
 import { allOf, equal, join, type Sql, sql } from "../sql.ts";
-import { MONTHLY_STATEMENT, STATEMENT_SERIES } from "../statement-schema.ts";
 import { openingBalance, totalsBetween } from "./statement.ts";
 import { checkEach, compare, type ReportViolation, type Violations } from "./verify-report.ts";
 

@@ -1,29 +1,20 @@
 import { OperatorError } from "../../errors.ts";
 import { programVersion } from "../../version.ts";
 import {
+  APPLIED,
   appliedFrom,
   expectCurrent,
   type Migration,
   missingMigrations,
   missingStore,
   readMigrations,
+  SCHEMA_MIGRATION,
   type SchemaVersions,
   versionsOf,
 } from "../migrations.ts";
 import type { Connection } from "./connection.ts";
 
 const DIRECTORY = new URL("./migrations/", import.meta.url);
-const SCHEMA_MIGRATION = `
-  CREATE TABLE IF NOT EXISTS schema_migration (
-    version      INTEGER NOT NULL PRIMARY KEY,
-    name         TEXT    NOT NULL,
-    checksum     TEXT    NOT NULL,
-    applied_at   INTEGER NOT NULL,
-    program      TEXT    NOT NULL,
-    committed_at INTEGER
-  ) STRICT`;
-/** The table of another commit may have other columns. */
-const APPLIED = { sql: "SELECT * FROM schema_migration", parameters: [] };
 const APPLY = `
   INSERT INTO schema_migration (version, name, checksum, applied_at, program, committed_at) VALUES (?, ?, ?, ?, ?, ?)`;
 
@@ -36,7 +27,7 @@ export function migrate(connection: Connection, databasePath: string, migrations
   connection.enterWalMode();
   return connection.transaction("BEGIN IMMEDIATE", true, () => {
     connection.script(SCHEMA_MIGRATION);
-    const missing = missingMigrations(nameOf(databasePath), appliedFrom(connection.read(APPLIED)), migrations);
+    const missing = missingMigrations(nameOf(databasePath), appliedRows(connection), migrations);
     const program = programVersion();
     for (const { version, name, sql, checksum } of missing) {
       connection.script(sql);
@@ -51,9 +42,13 @@ export function migrate(connection: Connection, databasePath: string, migrations
 
 /** Throws OperatorError unless the schema is current. Changes nothing. */
 export function expectSchema(connection: Connection, databasePath: string, migrations: Migration[]): SchemaVersions {
-  const applied = hasSchema(connection, databasePath) ? appliedFrom(connection.read(APPLIED)) : [];
+  const applied = hasSchema(connection, databasePath) ? appliedRows(connection) : [];
   if (applied.length === 0) throw missingStore(databasePath);
   return expectCurrent(nameOf(databasePath), applied, migrations);
+}
+
+function appliedRows(connection: Connection) {
+  return appliedFrom(connection.read({ sql: APPLIED, parameters: [] }));
 }
 
 function nameOf(databasePath: string): string {
