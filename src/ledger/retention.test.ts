@@ -212,7 +212,12 @@ test("a failure to remove rows of one kind does not keep the others", async () =
 
 test("rows are removed while months are being closed", async () => {
   const { promise: closed, resolve: close } = Promise.withResolvers<string[]>();
-  const monthDigests = { ...store.monthDigests, organizations: () => closed };
+  const monthDigests = {
+    ...store.monthDigests,
+    async *organizations() {
+      yield* await closed;
+    },
+  };
   const retention = retentionOf({ auditDays: 10 }, { store: { ...store, monthDigests } });
   const runs = [retention.run()];
   await expect.poll(() => count("audit_entry")).toBe(11);

@@ -43,7 +43,6 @@ export interface RetentionPlan {
 /** Conversations are removed within minutes of their expiry. */
 const EVERY_MS = 60_000;
 const MONTHS_EVERY_MS = HOUR_MS;
-const ORGANIZATIONS_PAGE = 100;
 const REFUSALS_KEPT_MS = 7 * DAY_MS;
 const EVENTS_KEPT_MS = 30 * DAY_MS;
 /** Time for which an erasure is repeated: it may have been interrupted, and rows may be written after it. */
@@ -63,9 +62,6 @@ export function responseTimesOf({
   const usualMs = responses.keepHours * HOUR_MS;
   return { usualMs, storedMs: usualMs === 0 ? 0 : Math.max(usualMs, conversations.keepDays * DAY_MS) };
 }
-
-/** Returns a page of ids of organizations, in their order. */
-type Organizations = (after: string | null, limit: number) => Promise<string[]>;
 
 /**
  * Removes what is older than the configuration allows: every hour requests, which become one sum per organization, and every
@@ -142,9 +138,9 @@ export class Retention {
     if (now() - this.#monthsAtMs < MONTHS_EVERY_MS) return;
     this.#monthsAtMs = now();
     const { requestsMs } = this.#limitsNow();
-    const erased: Organizations = (after, limit) => store.erasure.recent({ after, limit }, clock() - ERASED_AGAIN_MS);
+    const erased = store.erasure.recent(clock() - ERASED_AGAIN_MS);
     await this.#ofEach(erased, (id) => this.#paced(() => store.erasure.scrub(id)));
-    await this.#ofEach(store.monthDigests.organizations, async (id) => void (await this.#storeDigests(id)));
+    await this.#ofEach(store.monthDigests.organizations(), async (id) => void (await this.#storeDigests(id)));
     if (requestsMs !== undefined) await this.#closeBefore(requestsMs);
   }
 
@@ -196,27 +192,20 @@ export class Retention {
     const { closings } = store;
     // Days that are summed up keep the usage of requests that are removed.
     if ((await spooled()) > 0 || !(await isUsageSummedUp(beforeMs))) return;
-    const organizations: Organizations = (after, limit) => closings.organizations(beforeMs, after, limit);
-    await this.#ofEach(organizations, (organizationId) => this.#close(organizationId, beforeMs));
-    await this.#ofEach(organizations, (organizationId) => this.#remove(organizationId));
+    await this.#ofEach(closings.organizations(beforeMs), (id) => this.#close(id, beforeMs));
+    await this.#ofEach(closings.organizations(beforeMs), (id) => this.#remove(id));
   }
 
   /** Does something for each organization of a list. A failure of one does not affect the others. */
-  async #ofEach(organizations: Organizations, work: (organizationId: string) => Promise<void>): Promise<void> {
-    const { log } = this.#options;
-    for (let after: string | null = null; ; ) {
-      const ids: string[] = await organizations(after, ORGANIZATIONS_PAGE);
-      for (const organizationId of ids) {
-        await work(organizationId).catch((err: unknown) => {
-          if (this.#stopping.signal.aborted) throw err;
-          log.error(
-            { organizationId, err },
-            "the old months of an organization could not be closed or removed, or its erasure not be repeated",
-          );
-        });
-      }
-      after = ids.at(-1) ?? null;
-      if (after === null || ids.length < ORGANIZATIONS_PAGE) return;
+  async #ofEach(ids: AsyncIterable<string>, work: (organizationId: string) => Promise<void>): Promise<void> {
+    for await (const organizationId of ids) {
+      await work(organizationId).catch((err: unknown) => {
+        if (this.#stopping.signal.aborted) throw err;
+        this.#options.log.error(
+          { organizationId, err },
+          "the old months of an organization could not be closed or removed, or its erasure not be repeated",
+        );
+      });
     }
   }
 

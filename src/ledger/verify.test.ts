@@ -15,9 +15,8 @@ function books(count: number, violationsOf: (organizationId: string) => number) 
       return { organizationId, holds: 3, events: 2, violations, more: violations.length === 600 ? 7 : 0 };
     },
     verifyStore: async () => new Violations("*"),
-    organizationIds: async ({ after, limit }: { after: string | null; limit: number }) => {
-      const from = after === null ? 0 : ids.indexOf(after) + 1;
-      return ids.slice(from, from + limit);
+    async *organizationIds() {
+      yield* ids;
     },
   };
 }

@@ -32,8 +32,6 @@ export interface Verification {
   moreViolations: number;
 }
 
-const PAGE_ROWS = 500;
-
 /**
  * Verifies the books of all organizations one after another, each in snapshots of its own, then what they share. A hold that
  * stays open longer than `endsWithinMs` after its expiry is a violation; undefined: by the default configuration.
@@ -43,7 +41,7 @@ export async function verifyBooks(
   endsWithinMs: number | undefined,
 ): Promise<Verification> {
   const found: Verification = { ok: true, organizations: 0, holds: 0, events: 0, violations: [], moreViolations: 0 };
-  for await (const organizationId of organizationIds(books)) {
+  for await (const organizationId of books.organizationIds()) {
     const { holds, events, violations, more } = await books.verify(organizationId, endsWithinMs);
     found.organizations += 1;
     found.holds += holds;
@@ -53,14 +51,6 @@ export async function verifyBooks(
   const { list, more } = await books.verifyStore();
   add(found, list, more);
   return found;
-}
-
-async function* organizationIds(books: Pick<Books, "organizationIds">): AsyncGenerator<string> {
-  let page: string[] = [];
-  do {
-    page = await books.organizationIds({ after: page.at(-1) ?? null, limit: PAGE_ROWS });
-    yield* page;
-  } while (page.length === PAGE_ROWS);
 }
 
 function add(found: Verification, violations: readonly Violation[], more: number): void {

@@ -2,6 +2,8 @@ import type { SqlDialect, StatementBatch, StoreDriver } from "./driver.ts";
 import { deleteSome, raw, type Sql, sql } from "./sql.ts";
 import type { Table, TableShape } from "./table.ts";
 
+const IDS_A_PAGE = 500;
+
 type WriteOptions = Partial<Pick<StatementBatch, "isDurable" | "isDroppable">>;
 
 /** Runs the query of a template. */
@@ -21,8 +23,8 @@ export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapsh
   count(rows: Sql): Promise<number>;
   /** Deletes rows of a table that meet a condition, at most `limit`, as `write` does; returns their number. */
   remove(table: TableShape, condition: Sql, limit: number, options?: WriteOptions): Promise<number>;
-  /** Returns ids of the organizations that meet a condition, in their order, without reading the rows, as `read` does. */
-  organizationIds(page: IdPage, condition?: Sql): Promise<string[]>;
+  /** Yields the ids of the organizations that meet a condition, in their order, without reading the rows, as `read` does. */
+  organizationIds(condition?: Sql): AsyncGenerator<string>;
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
   write(statements: readonly Sql[], options?: WriteOptions): Promise<number[]>;
   /**
@@ -60,10 +62,14 @@ export function databaseOver(driver: StoreDriver): Database {
       const [[row] = []] = await driver.snapshot([sql`select count(*) as count from ${rows}`]);
       return Number(row?.count);
     },
-    async organizationIds({ after, limit }, condition = raw("1 = 1")) {
-      const wanted = sql`id > ${after ?? ""} and ${condition} order by id limit ${limit}`;
-      const [rows = []] = await driver.snapshot([sql`select id from organization where ${wanted}`]);
-      return rows.map(({ id }) => id as string);
+    async *organizationIds(condition = raw("1 = 1")) {
+      for (let after = ""; ; ) {
+        const wanted = sql`id > ${after} and ${condition} order by id limit ${IDS_A_PAGE}`;
+        const [rows = []] = await driver.snapshot([sql`select id from organization where ${wanted}`]);
+        for (const { id } of rows) yield id as string;
+        if (rows.length < IDS_A_PAGE) return;
+        after = rows.at(-1)?.id as string;
+      }
     },
     write,
     async remove(table, condition, limit, options) {

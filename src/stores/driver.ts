@@ -92,6 +92,9 @@ export interface CopySide extends AsyncDisposable {
   run(statement: Sql): Promise<Cell[][]>;
 }
 
+/** Rolls back the transaction of a `run` of which a required statement changed no row. */
+export class UnmetRequirement extends Error {}
+
 /** The store cannot be reached. Nothing else is known to be wrong, so it may become available later. */
 export class StoreAbsentError extends OperatorError {
   override readonly name = "StoreAbsentError";

@@ -54,15 +54,25 @@ export class Table<Row extends object> {
     return this.fromCells(this.columns.map((column) => (record as Record<string, unknown>)[column]));
   };
 
-  /** Decodes values by column as `fromRecord` does, but returns as a text what is malformed in them. */
-  examine(record: object): Row | string {
+  /** Decodes values by column, but returns as a text what is malformed in them, or the error of a further check. */
+  examine(record: object, check: (row: Row) => void = () => {}): Row | string {
+    try {
+      const row = this.#examine(record);
+      check(row);
+      return row;
+    } catch (error) {
+      return (error as Error).message;
+    }
+  }
+
+  #examine(record: object): Row {
     for (const [column, type, isOptional, values] of this.rules) {
       const cell = (record as Record<string, unknown>)[column] ?? null;
       if (cell === null) {
-        if (!isOptional) return `${column} is null`;
-      } else if (typeof cell !== type) return `${column} is not of the type ${type}`;
+        if (!isOptional) throw new Error(`${column} is null`);
+      } else if (typeof cell !== type) throw new Error(`${column} is not of the type ${type}`);
       else if (values?.includes(cell) === false)
-        return `${column} has the unknown value ${JSON.stringify(String(cell))}`;
+        throw new Error(`${column} has the unknown value ${JSON.stringify(String(cell))}`);
     }
     const cells = this.columns.map((column) => (record as Record<string, unknown>)[column]);
     const row: Partial<Record<keyof Row, unknown>> = {};
@@ -73,8 +83,7 @@ export class Table<Row extends object> {
         if (!isComplete(field, value, cells, at)) throw new Error("they contradict each other");
         row[property] = value;
       } catch (error) {
-        const columns = Object.keys(field.columns).join(", ");
-        return `${columns} cannot be read: ${error instanceof Error ? error.message : String(error)}`;
+        throw new Error(`${Object.keys(field.columns).join(", ")} cannot be read: ${(error as Error).message}`);
       }
     }
     return row as Row;

@@ -20,3 +20,10 @@ export async function storeDigests(
     await monthDigests.store(hash, terms);
   }
 }
+
+/** Returns the ids of the organizations that may have a month without a digest. */
+export async function organizationsDue({ organizations }: Pick<Store["monthDigests"], "organizations">) {
+  const ids: string[] = [];
+  for await (const id of organizations()) ids.push(id);
+  return ids;
+}

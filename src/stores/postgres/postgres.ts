@@ -5,7 +5,7 @@ import { namesOf } from "../../credits/names.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesLockedError } from "../../errors.ts";
 import { BudgetCache } from "../budget-cache.ts";
-import type { SqlDialect, StatementBatch, StoreDriver } from "../driver.ts";
+import { type SqlDialect, type StatementBatch, type StoreDriver, UnmetRequirement } from "../driver.ts";
 import type { Cell } from "../fields.ts";
 import { type MigratedDriver, readMigrations } from "../migrations.ts";
 import { raw, type Sql, sql, statementOf } from "../sql.ts";
@@ -175,9 +175,6 @@ function book(pool: pg.Pool, budgets: BudgetCache, transitions: Transition[]): P
     return outcomes;
   });
 }
-
-/** Rolls back the transaction of a `run` of which a required statement changed no row. */
-class UnmetRequirement extends Error {}
 
 async function run(pools: Pools, { required, rest, isDurable }: StatementBatch): Promise<number[] | undefined> {
   const pool = isDurable ? pools.durable : pools.holds;

@@ -135,7 +135,7 @@ function verifications(database: Database) {
     verify: (organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) =>
       verifyOrganization(database, organizationId, endsWithinMs),
     verifyStore: () => verifyStore(database),
-    organizationIds: (page: IdPage) => database.organizationIds(page),
+    organizationIds: () => database.organizationIds(),
   };
 }
 

@@ -26,9 +26,9 @@ const PARTS_A_STATEMENT = 200;
 export function closingRows(database: Database) {
   return {
     /** Finds organizations with requests that began before a time, in the order of their ids. */
-    organizations(beforeMs: number, after: string | null, limit: number): Promise<string[]> {
+    organizations(beforeMs: number): AsyncGenerator<string> {
       const isOf = sql`request.organization_id = organization.id and request.id < ${idAt(beforeMs)}`;
-      return database.organizationIds({ after, limit }, sql`exists (select 1 from request where ${isOf})`);
+      return database.organizationIds(sql`exists (select 1 from request where ${isOf})`);
     },
     /** Returns what the closed requests of an organization add up to; undefined if none is closed. */
     async find(organizationId: string): Promise<ClosingRow | undefined> {

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { AuditRow, StoredAuditRow } from "../../credits/audit.ts";
 import * as admin from "../admin-schema.ts";
-import { type Database, type IdPage, listsOf } from "../database.ts";
+import { type Database, listsOf } from "../database.ts";
 import * as schema from "../schema.ts";
 import { join, raw, type Sql, sql } from "../sql.ts";
 import type { TableShape } from "../table.ts";
@@ -39,8 +39,8 @@ export function erasureRows(database: Database) {
       const { request_id = null, booked_at, month } = row ?? {};
       return { requestId: request_id as string | null, bookedAtMs: time(booked_at), month: time(month) };
     },
-    /** Returns ids of the organizations that were erased since a time. */
-    recent: (page: IdPage, sinceMs: number) => database.organizationIds(page, sql`erased_at >= ${sinceMs}`),
+    /** Yields the ids of the organizations that were erased since a time. */
+    recent: (sinceMs: number) => database.organizationIds(sql`erased_at >= ${sinceMs}`),
     /** Erases the organization's own rows. Returns false if that was done before, or it is not closed; then nothing is written. */
     mark(id: string, erasedAtMs: number, audit: AuditRow): Promise<boolean> {
       const terms = { limits: null, tokenBounds: null, models: null, aliases: null, priceList: null };

@@ -3,7 +3,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "vitest";
 import { grantOf, one } from "../../../test/stores/fixture.ts";
-import { STATEMENT_TERMS } from "../../../test/support/month-digests.ts";
+import { organizationsDue, STATEMENT_TERMS } from "../../../test/support/month-digests.ts";
 import { databaseOver } from "../database.ts";
 import { sql } from "../sql.ts";
 import { openSqliteDriver } from "../sqlite/sqlite.ts";
@@ -26,7 +26,7 @@ test("a month is over a day after its end by the clock of the store, for which i
   const at = (nowMs: number) => monthDigestRows({ ...database, now: () => sql`${nowMs}` });
   const early = at(aprilMs + DAY_MS - 1);
   const next = { month: marchMs, previous: undefined };
-  expect(await early.organizations(null, 9)).toEqual([ORGANIZATION, "org_playground"]);
+  expect(await organizationsDue(early)).toEqual([ORGANIZATION, "org_playground"]);
   expect(await early.next(ORGANIZATION)).toEqual({ ...next, isOver: false });
   // A process whose own clock is ahead cannot store it either.
   const hash = early.begin(ORGANIZATION, { ...next, isOver: true });
@@ -40,8 +40,8 @@ test("a month is over a day after its end by the clock of the store, for which i
   while (!(await due.add(again)));
   await due.store(again, STATEMENT_TERMS);
   expect(await books.monthDigests(ORGANIZATION, {})).toMatchObject([{ month: marchMs }]);
-  expect(await due.organizations(null, 9)).toEqual(["org_playground"]);
-  expect(await at(Date.UTC(2026, 4, 2)).organizations(null, 9)).toEqual([ORGANIZATION, "org_playground"]);
+  expect(await organizationsDue(due)).toEqual(["org_playground"]);
+  expect(await organizationsDue(at(Date.UTC(2026, 4, 2)))).toEqual([ORGANIZATION, "org_playground"]);
   await driver.close();
   await rm(dataDir, { recursive: true });
 });

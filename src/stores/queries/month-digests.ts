@@ -26,7 +26,7 @@ export type MonthDigestRow = RowOf<typeof MONTH_DIGEST>;
 export function monthDigestRows(database: Database) {
   return {
     /** Finds organizations that may have a month that is over and has no digest, in the order of their ids. */
-    organizations: (after: string | null, limit: number) => organizationsDue(database, after, limit),
+    organizations: () => organizationsDue(database),
     /** Returns undefined if nothing was booked. */
     next: (organizationId: string) => nextMonth(database, organizationId),
     begin: (organizationId: string, next: NextMonth) => beginHash(organizationId, next),
@@ -95,11 +95,11 @@ function beginHash(organizationId: string, { month, previous }: Pick<NextMonth, 
   };
 }
 
-async function organizationsDue(database: Database, after: string | null, limit: number): Promise<string[]> {
+async function* organizationsDue(database: Database): AsyncGenerator<string> {
   const [clock] = await database.read<{ now: bigint }>(sql`select ${database.now()} as now`);
   const latest = monthStart(Number(clock?.now) - OVER_AFTER_MS, -1);
   const hasLatest = sql`select 1 from month_digest where organization_id = organization.id and month >= ${latest}`;
-  return database.organizationIds({ after, limit }, sql`not exists (${hasLatest})`);
+  yield* database.organizationIds(sql`not exists (${hasLatest})`);
 }
 
 async function nextMonth(database: Database, organizationId: string): Promise<NextMonth | undefined> {

@@ -85,12 +85,7 @@ export function requestRows(database: Database) {
     async *endedRequests(fromMs: number, toMs: number): AsyncGenerator<ListedRequest[]> {
       const range = { from: idAt(fromMs), to: idAt(toMs) };
       const hasAny = sql`exists (select 1 from request where organization_id = organization.id and ${isWithin(range)})`;
-      for (let after: string | null = null; ; ) {
-        const ids = await database.organizationIds({ after, limit: PAGE_ROWS }, hasAny);
-        for (const id of ids) yield* endedRequestsOf(database, id, range);
-        after = ids.at(-1) ?? null;
-        if (after === null) return;
-      }
+      for await (const id of database.organizationIds(hasAny)) yield* endedRequestsOf(database, id, range);
     },
     /** Returns the id of the newest request for whose answer the provider used this id. */
     async idOfProviderResponse(providerResponseId: string): Promise<string | undefined> {

@@ -74,7 +74,7 @@ export function checkEach<Row extends object>(
   const sound: Row[] = [];
   for (const record of records) {
     const fault = (invariant: number, what: string) => reportRow(table, record, invariant, what, report);
-    const found = examined(table, record, check);
+    const found = table.examine(record, check);
     if (typeof found === "string") {
       fault(11, `is malformed: ${found}`);
       continue;
@@ -86,16 +86,6 @@ export function checkEach<Row extends object>(
     sound.push(found);
   }
   return sound;
-}
-
-function examined<Row extends object>(table: Table<Row>, record: object, check: (row: Row) => void): Row | string {
-  const found = table.examine(record);
-  try {
-    if (typeof found !== "string") check(found);
-    return found;
-  } catch (error) {
-    return error instanceof Error ? error.message : String(error);
-  }
 }
 
 /** Decodes those records of a table that are well-formed, where another step reports the others. */

@@ -4,6 +4,7 @@ import { decide } from "../../credits/decide.ts";
 import type { Outcome } from "../../credits/outcomes.ts";
 import { OperatorError } from "../../errors.ts";
 import { BudgetCache } from "../budget-cache.ts";
+import { UnmetRequirement } from "../driver.ts";
 import type { SchemaVersions } from "../migrations.ts";
 import type { Statement } from "../sql.ts";
 import { readRows, writeRows } from "./book-rows.ts";
@@ -85,9 +86,6 @@ const CALLS = {
   },
   close: () => connection.close(),
 };
-
-/** Rolls back the transaction of a `run` of which a required statement changed no row. */
-class UnmetRequirement extends Error {}
 
 function answer({ name, parameters }: WorkerCall): WorkerReply {
   try {

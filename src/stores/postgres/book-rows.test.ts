@@ -1,7 +1,7 @@
 import pg from "pg";
 import { expect, test } from "vitest";
 import { createTestDatabase, hasPostgres } from "../../../test/support/postgres.ts";
-import { arrayText } from "./writes.ts";
+import { arrayText } from "./book-rows.ts";
 
 const TEXTS = ["", "plain", 'a "quoted" one', "\\", '\\"', "NULL", "null", "{a,b}", "é \u{1f600}\n\t", " ", ","];
 
