@@ -21,9 +21,8 @@ export const listAllowances = sharedOperation({
     make.list({
       usage: "credits allowance list",
       summary: "List the allowances, including those that have ended",
-      flags: { organizationId: optional("--org <id>", "only those of this organization", text) },
       // Null: those of all organizations.
-      call: ({ organizationId: id }) => ({ params: { id } }),
+      flags: { id: optional("--org <id>", "only those of this organization", text) },
       json: allowanceJson,
       columns: {
         ID: ({ id }) => id,

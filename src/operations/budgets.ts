@@ -69,8 +69,7 @@ export const listBudgets = sharedOperation({
   commands: (make) => [
     make.list({
       usage: "budget list",
-      flags: { organizationId: required("--org <id>", "organization whose budgets are listed") },
-      call: ({ organizationId: id }) => ({ params: { id } }),
+      flags: { id: required("--org <id>", "organization whose budgets are listed") },
       columns: {
         ID: ({ id }) => id,
         NAME: ({ name }) => name,
@@ -329,7 +328,6 @@ export const raiseBudget = sharedOperation({
         amount: argument("<amount>", credits),
         value: optional("--value <value>", "the value whose amount is raised, of a budget with --each", text),
       },
-      call: ({ amount, value, ...params }) => ({ params, body: { amount, value } }),
       json: (counter) => counter,
       text: (counter, { budget_id: id }) =>
         facts({ id, limit: counter.limit, spent: spentText(counter), resets: counter.resets_at ?? "-" }),

@@ -44,7 +44,6 @@ export const closeOrganization = sharedOperation({
           read: (given: unknown, nowMs: number) => wordOf(CLOSING_RESTS)(String(given), "--rest", nowMs),
         },
       },
-      call: ({ id, rest }) => ({ params: { id }, body: { rest } }),
       text: ({ id, name, status, credits }) => facts({ id, name, status, available: credits.available }),
     }),
   ],

@@ -5,7 +5,7 @@ import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/am
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import type { Store } from "../stores/store.ts";
-import { allPages, type Core, knownOrganization } from "./core.ts";
+import { allPages, type Core, knownOrganization, stated } from "./core.ts";
 
 /** Services of commands: an opened store, which a running service may use at the same time. */
 export interface CommandServices extends Core {
@@ -53,7 +53,7 @@ export interface CommandCall {
 }
 
 type CallingCommand<Own extends CommandFlags> = Pick<OperationCommand<Own>, "usage" | "summary" | "flags"> & {
-  /** Default: the flags and arguments are the parameters of the path. Called before the store is opened. Throws OperatorError. */
+  /** Default: the values are the parameters of the path, and the fields of the body or the query. Throws OperatorError. */
   call?(values: ValuesOf<Own>): CommandCall;
 };
 
@@ -80,10 +80,18 @@ export interface CommandMaker<Answer> {
 }
 
 export function commandMaker<Answer>(
+  { route, body }: { route: string; body?: unknown },
   handle: (services: CommandServices, call: CommandCall) => Promise<Answer>,
 ): CommandMaker<Answer> {
+  const inPath = [...route.matchAll(/:(\w+)/g)].map(([, name]) => name);
+  const usualCall = (values: Record<string, unknown>): CommandCall => {
+    const entries = Object.entries(values);
+    const params = Object.fromEntries(entries.filter(([name]) => inPath.includes(name)));
+    const others = Object.fromEntries(entries.filter(([name]) => !inPath.includes(name)));
+    return body === undefined ? { params, query: stated(others) } : { params, body: others };
+  };
   return {
-    command: ({ call: callOf = (params) => ({ params }), json = jsonOf, text, ...rest }) =>
+    command: ({ call: callOf = usualCall, json = jsonOf, text, ...rest }) =>
       command({
         ...rest,
         input: (values) => ({ values, call: callOf(values) }),
@@ -92,13 +100,13 @@ export function commandMaker<Answer>(
           return { json: json(answer, values), text: text(answer, values) };
         },
       }),
-    list: ({ call: callOf = () => ({}), limit, isOldestFirst = false, json = jsonOf, columns, ...rest }) =>
+    list: ({ call: callOf = usualCall, limit, isOldestFirst = false, json = jsonOf, columns, ...rest }) =>
       command({
         ...rest,
         input: (values) => ({ values, call: callOf(values) }),
         async run(services, { values, call }) {
-          const { organizationId } = values as { organizationId?: string | null };
-          await knownOrganization(services, organizationId ?? null);
+          const { organization_id: named = null, id = null } = values as Record<string, string | null>;
+          await knownOrganization(services, route.includes("/organizations/:id") ? id : named);
           const read = async (page: PageRequest) => (await handle(services, { ...call, page })) as Page<never>;
           const entries = limit === undefined ? await allPages(read) : (await read({ cursor: null, limit })).data;
           if (isOldestFirst) entries.reverse();

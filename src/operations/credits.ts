@@ -71,7 +71,6 @@ export const createGrant = sharedOperation({
           line,
         ),
       },
-      call: ({ id, ...body }) => ({ params: { id }, body }),
       json: bookingJson,
       text: (booking, terms) => bookingText(booking, "granted", terms),
     }),

@@ -83,7 +83,6 @@ export const unblockIdentity = sharedOperation({
     make.command({
       usage: "identity unblock",
       flags: FLAGS,
-      call: (body) => ({ body }),
       text: ({ id, issuer, subject }) => `${subject} of ${issuer} (${id}) is not blocked.`,
     }),
   ],

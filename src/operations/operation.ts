@@ -131,7 +131,7 @@ export function sharedOperation<
 ): Operation {
   const { handle } = declaration;
   const call = (core: Core, input: CommandCall) => handle(core, { ...NO_INPUT, ...input } as never);
-  return { ...declaration, commands: declaration.commands(commandMaker(call)) } as Operation;
+  return { ...declaration, commands: declaration.commands(commandMaker(declaration, call)) } as Operation;
 }
 
 type SharedCall<Query, Body> = Pick<OperationCall<Query, Body>, "who" | "params" | "query" | "page" | "body">;

@@ -63,7 +63,6 @@ export const createOperator = sharedOperation({
         name: argument("<name>", text),
         role: withDefault("--role <role>", SERVICE_ROLES.join(" or "), "operator", wordOf(SERVICE_ROLES)),
       },
-      call: (body) => ({ body }),
       json: ({ secret, ...operator }) => ({ ...jsonOf(operator), token: secret }),
       text: ({ id, name, role, secret }) => facts({ id, name, role, token: secret }),
     }),

@@ -43,8 +43,7 @@ export const listReceivers = sharedOperation({
   commands: (make) => [
     make.list({
       usage: "receiver list",
-      flags: { organizationId: optional("--org <id>", "only those of this organization", text) },
-      call: ({ organizationId }) => ({ query: { organization_id: organizationId ?? undefined } }),
+      flags: { organization_id: optional("--org <id>", "only those of this organization", text) },
       columns: {
         ID: ({ id }) => id,
         NAME: ({ name }) => name,
@@ -97,7 +96,6 @@ export const createReceiver = sharedOperation({
         organization_id: optional("--org <id>", "only events of this organization (default: all)", text),
         kinds: list("--kind <kind...>", "only these kinds of events, such as credits.low budget.used (default: all)"),
       },
-      call: (body) => ({ body }),
       text: receiverText,
     }),
   ],
@@ -233,7 +231,6 @@ export const listDeliveries = sharedOperation({
       usage: "receiver deliveries",
       summary: "List the newest deliveries of warnings",
       flags: { receiver_id: optional("--receiver <id>", "only those of this receiver", text) },
-      call: (query) => ({ query }),
       limit: 50,
       columns: {
         ID: ({ id }) => id,

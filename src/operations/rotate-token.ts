@@ -56,7 +56,6 @@ export const rotateToken = sharedOperation({
         ),
         replace: toggle("--replace", "if its successor was never used, revoke that token and create another"),
       },
-      call: ({ id, ...body }) => ({ params: { id }, body }),
       json: ({ replaces: { id, expires_at: expiresAt }, ...token }) => ({
         ...secretJson(token),
         replaces: { id, expiresAt },

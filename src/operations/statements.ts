@@ -94,13 +94,10 @@ export const listMonthStatements = sharedOperation({
       usage: "statement list",
       summary: "List the monthly statements, the lowest number first",
       flags: {
-        organizationId: optional("--org <id>", "only those of this organization", text),
+        organization_id: optional("--org <id>", "only those of this organization", text),
         month: optional("--month <month>", "only those of this month, such as 2030-01", text),
       },
       isOldestFirst: true,
-      call: ({ organizationId, month }) => ({
-        query: { organization_id: organizationId ?? undefined, month: month ?? undefined },
-      }),
       columns: {
         ID: ({ id }) => id,
         MONTH: ({ month }) => month,

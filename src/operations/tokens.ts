@@ -67,8 +67,7 @@ export const listTokens = sharedOperation({
     make.list({
       usage: "token list",
       summary: "List the access tokens, the oldest first, without their secrets",
-      flags: { organizationId: optional("--org <id>", "only those of this organization", text) },
-      call: ({ organizationId }) => ({ query: { organization_id: organizationId ?? undefined } }),
+      flags: { organization_id: optional("--org <id>", "only those of this organization", text) },
       isOldestFirst: true,
       json: tokenJson,
       columns: {
