@@ -7,6 +7,7 @@ import { invalidCursor } from "../errors.ts";
 import type { AuditFilter } from "../stores/queries/admin.ts";
 import type { Store } from "../stores/store.ts";
 import { type Page, type PageRequest, pageOf } from "./directory.ts";
+import { entityOf } from "./entity.ts";
 
 /** Who makes a change. */
 export interface Actor {
@@ -62,17 +63,13 @@ export function auditLogOver({ rows, ...time }: AuditTime & { rows: Pick<Store["
   };
 }
 
-function toEntry(row: AuditRow): AuditEntry {
-  return {
-    object: "audit_entry",
-    id: row.id,
-    at: isoTime(row.madeAtMs),
-    actor: { kind: row.actorKind, id: row.actorId, name: row.actorName, address: row.address },
-    action: row.action,
-    organization_id: row.organizationId,
-    subject_id: row.subjectId,
-    before: row.before,
-    after: row.after,
-    request_id: row.requestId,
-  };
+function toEntry({
+  actorKind: kind,
+  actorId: id,
+  actorName: name,
+  address,
+  madeAtMs: atMs,
+  ...row
+}: AuditRow): AuditEntry {
+  return { ...entityOf("audit_entry", row), at: isoTime(atMs), actor: { kind, id, name, address } };
 }

@@ -3,7 +3,7 @@ import type { Identity, OpenSession, Operator } from "../api/admin/operator.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { Token } from "../api/admin/token.ts";
 import { type TokenBoundSettings, toLimits } from "../api/principal.ts";
-import { DAY_MS, dayStart, HOUR_MS, isoTime } from "../api/time.ts";
+import { DAY_MS, dayStart, HOUR_MS } from "../api/time.ts";
 import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
 import type { GrantRow } from "../credits/books.ts";
 import { invalidCursor } from "../errors.ts";
@@ -17,6 +17,7 @@ import type {
 } from "../stores/queries/directory.ts";
 import type { IdentityRow } from "../stores/queries/identities.ts";
 import type { Store } from "../stores/store.ts";
+import { entityOf } from "./entity.ts";
 import { hashOfSession, idOfPerson, idOfSession, SESSION_IDLE_MS } from "./token.ts";
 
 /** Position and length of a page. */
@@ -132,34 +133,17 @@ const NO_OWN_TOKENS: TokenBoundSettings = { countMax: 0, models: null, capMax: n
 
 function toOrganization(row: ListedOrganization, nowMs: number): Organization {
   const { organization, balance } = row;
-  const { id, name, kind, status, limits, createdAtMs, keepsConversations, keepsResponses, pausesAllowances } =
-    organization;
-  const { models, aliases, priceList, externalId, contacts, note } = organization;
-  const bounds = organization.tokenBounds ?? NO_OWN_TOKENS;
+  const { limits, tokenBounds, ...fields } = organization;
+  const bounds = tokenBounds ?? NO_OWN_TOKENS;
   return {
-    object: "organization",
-    id,
-    name,
-    kind,
-    status,
+    ...entityOf("organization", fields),
     limits: toLimits(limits),
-    models,
-    aliases,
-    price_list: priceList,
-    external_id: externalId,
-    contacts,
-    note,
-    keeps_conversations: keepsConversations,
-    keeps_responses: keepsResponses,
-    pauses_allowances: pausesAllowances,
     token_bounds: {
       ...{ max_count: bounds.countMax, models: bounds.models, max_cap: bounds.capMax, max_days: bounds.daysMax },
     },
     credits: creditsOf(balance),
     days_left: daysLeft(row, nowMs),
     credit_warnings: balance.warnAt?.map(creditsFromMicro) ?? null,
-    created_at: isoTime(createdAtMs),
-    erased_at: isoTime(organization.erasedAtMs),
   };
 }
 
@@ -176,76 +160,34 @@ function daysLeft({ organization, balance, charged }: ListedOrganization, nowMs:
 }
 
 function toToken({ token, organizationName }: ListedToken, nowMs: number): Token {
-  const { budget } = token;
+  const { hash: _hash, rotatedBy: _rotatedBy, budget, limits, ...fields } = token;
   return {
-    object: "token",
-    id: token.id,
-    organization_id: token.organizationId,
-    organization_name: organizationName,
-    name: token.name,
-    prefix: token.prefix,
-    scopes: token.scopes,
-    models: token.models,
-    limits: toLimits(token.limits),
+    ...entityOf("token", { ...fields, organizationName }),
+    ...{ limits: toLimits(limits), status: statusOf(token, nowMs) },
     cap: budget && {
       amount: creditsFromMicro(budget.cap),
       spent: creditsFromMicro(budget.spent),
       held: creditsFromMicro(budget.held),
     },
-    status: statusOf(token, nowMs),
-    created_at: isoTime(token.createdAtMs),
-    expires_at: isoTime(token.expiresAtMs),
-    revoked_at: isoTime(token.revokedAtMs),
-    last_used_at: isoTime(token.lastUsedAtMs),
-    successor_id: token.successorId,
-    caller_id: token.callerId,
-    kind: token.kind,
-    created_by: token.createdBy,
-    pinned: token.pinned,
   };
 }
 
 function toGrant(row: GrantRow): Grant {
-  return {
-    object: "grant",
-    id: row.id,
-    organization_id: row.organizationId,
-    source: row.source,
-    amount: creditsFromMicro(row.amount),
-    remaining: creditsFromMicro(row.remaining),
-    revoked: creditsFromMicro(row.revoked),
-    state: row.state,
-    priority: row.priority,
-    reference: row.reference,
-    effective_at: isoTime(row.effectiveAtMs),
-    expires_at: isoTime(row.expiresAtMs),
-    created_at: isoTime(row.createdAtMs),
-  };
+  return entityOf("grant", row);
 }
 
-export function toOperator({ id, name, role, prefix, createdAtMs, revokedAtMs }: OperatorRow): Operator {
-  const status = revokedAtMs === null ? "active" : "revoked";
-  const times = { created_at: isoTime(createdAtMs), revoked_at: isoTime(revokedAtMs) };
-  return { object: "operator", id, name, role, prefix, status, ...times };
+export function toOperator({ hash: _hash, ...row }: OperatorRow): Operator {
+  return { ...entityOf("operator", row), status: row.revokedAtMs === null ? "active" : "revoked" };
 }
 
-export function toIdentity({ id, issuer, subject, name, createdAtMs, blockedAtMs }: IdentityRow): Identity {
-  const status = blockedAtMs === null ? "active" : "blocked";
-  const times = { created_at: isoTime(createdAtMs), blocked_at: isoTime(blockedAtMs) };
-  return { object: "identity", id, issuer, subject, name, status, ...times };
+export function toIdentity(row: IdentityRow): Identity {
+  return { ...entityOf("identity", row), status: row.blockedAtMs === null ? "active" : "blocked" };
 }
 
 function toOpenSession({ session, role, holderName: name, organizationId }: ListedSession): OpenSession {
-  return {
-    object: "open_session",
-    id: idOfSession(session),
-    role,
-    holder: { id: holderIdOf(session), name },
-    organization_id: organizationId,
-    created_at: isoTime(session.createdAtMs),
-    last_seen_at: isoTime(session.seenAtMs),
-    expires_at: isoTime(session.expiresAtMs),
-  };
+  const { createdAtMs, seenAtMs: lastSeenAtMs, expiresAtMs } = session;
+  const [id, holder] = [idOfSession(session), { id: holderIdOf(session), name }];
+  return entityOf("open_session", { id, role, holder, organizationId, createdAtMs, lastSeenAtMs, expiresAtMs });
 }
 
 /** Returns the id of the operator, token or person of a session. */

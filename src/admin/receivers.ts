@@ -3,6 +3,7 @@ import { isoTime } from "../api/time.ts";
 import { isLoopback, isMailAddress } from "../config/formats.ts";
 import type { EventRow } from "../credits/warnings.ts";
 import type { DeliveryRow, EventDelivery, ReceiverRow } from "../stores/queries/events.ts";
+import { entityOf } from "./entity.ts";
 import { eventText } from "./event-texts.ts";
 import { idOfTexts, type RandomBytes } from "./token.ts";
 
@@ -59,13 +60,9 @@ export function targetFault(
   return "expected a public https:// address; warnings.allowPrivateAddresses also allows private ones, and http:// on this machine, to receivers of the service";
 }
 
-export function toReceiver(row: ReceiverRow): Receiver {
-  const { id, organizationId, name, format, target, kinds, failingSinceMs, disabledAtMs, createdAtMs } = row;
+export function toReceiver({ secrets: _secrets, failingSinceMs, disabledAtMs, ...row }: ReceiverRow): Receiver {
   const status = disabledAtMs !== null ? "disabled" : failingSinceMs !== null ? "failing" : "active";
-  return {
-    ...{ object: "receiver", id, organization_id: organizationId, name, format, target, kinds, status },
-    ...{ failing_since: isoTime(failingSinceMs), created_at: isoTime(createdAtMs) },
-  };
+  return { ...entityOf("receiver", row), status, failing_since: isoTime(failingSinceMs) };
 }
 
 /** Shortens the path of a webhook's address, which may be its secret, for those who may not change it. */
@@ -75,22 +72,11 @@ export function withShortTarget(receiver: Receiver): Receiver {
 }
 
 export function toDelivery({ delivery, event }: EventDelivery): WarningDelivery {
-  const { id, receiverId, state, attempts, result, createdAtMs, attemptedAtMs, nextAtMs } = delivery;
-  const { key, kind, organizationId, data } = event;
+  const { eventKey, nextAtMs, ...row } = delivery;
+  const { kind, organizationId, data } = event;
   return {
-    object: "delivery",
-    id,
-    receiver_id: receiverId,
-    event_id: eventIdOf(key),
-    kind,
-    organization_id: organizationId,
-    text: eventText(event, null),
-    data,
-    state,
-    attempts,
-    result,
-    created_at: isoTime(createdAtMs),
-    attempted_at: isoTime(attemptedAtMs),
-    next_attempt_at: state === "waiting" ? isoTime(nextAtMs) : null,
+    ...entityOf("delivery", { ...row, kind, organizationId, data }),
+    ...{ event_id: eventIdOf(eventKey), text: eventText(event, null) },
+    next_attempt_at: row.state === "waiting" ? isoTime(nextAtMs) : null,
   };
 }

@@ -1,4 +1,5 @@
 import type { Limits } from "./admin/common.ts";
+import { inSnakeCase } from "./names.ts";
 
 /** Permissions of a token. `console:read` allows signing in to the console as a member of the organization. */
 export const SCOPES = ["chat.completions:write", "models:read", "usage:read", "console:read"] as const;
@@ -22,13 +23,7 @@ export interface LimitSettings {
 
 /** Formats limits for the admin API. */
 export function toLimits(limits: Partial<LimitSettings> | null): Limits | null {
-  if (limits === null) return null;
-  const { requestsPerMinute, tokensPerMinute, concurrentRequests } = limits;
-  return {
-    ...(requestsPerMinute !== undefined && { requests_per_minute: requestsPerMinute }),
-    ...(tokensPerMinute !== undefined && { tokens_per_minute: tokensPerMinute }),
-    ...(concurrentRequests !== undefined && { concurrent_requests: concurrentRequests }),
-  };
+  return limits && inSnakeCase(limits);
 }
 
 /** A budget with limits, of those that cover requests of a caller. */

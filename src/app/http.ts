@@ -8,6 +8,8 @@ import type { LastUses } from "../admin/last-uses.ts";
 import { labelOf, OpenIdSignIn } from "../admin/openid-sign-in.ts";
 import { Sessions, type SignInFailures } from "../admin/sessions.ts";
 import { shortTokensOver } from "../admin/short-tokens.ts";
+import { pick } from "../api/json.ts";
+import { inSnakeCase } from "../api/names.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
 import { usageReport } from "../credits/amount.ts";
@@ -73,17 +75,10 @@ export function serverSettingsOf({ config, catalog, upstreams }: LiveValues, ver
       .filter(({ clientId }) => clientId !== undefined)
       .map((issuer) => ({ issuer: issuer.issuer, name: labelOf(issuer) })),
     guest_playground: {
-      open: playground.openToGuests,
-      organization_id: PLAYGROUND_ID,
-      requests_per_minute: playground.requestsPerMinute,
-      tokens_per_day: playground.tokensPerDay,
-      max_tokens: playground.maxTokens,
+      ...{ open: playground.openToGuests, organization_id: PLAYGROUND_ID },
+      ...inSnakeCase(pick(playground, ["requestsPerMinute", "tokensPerDay", "maxTokens"])),
     },
-    default_limits: {
-      requests_per_minute: limits.requestsPerMinute,
-      tokens_per_minute: limits.tokensPerMinute,
-      concurrent_requests: limits.concurrentRequests,
-    },
+    default_limits: inSnakeCase(pick(limits, ["requestsPerMinute", "tokensPerMinute", "concurrentRequests"])),
     completions: { max_tokens: typeof completions.maxTokens === "string" ? null : completions.maxTokens },
     conversation_days: conversations.keepDays,
   };

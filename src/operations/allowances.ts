@@ -1,9 +1,10 @@
 import { idCursor, type PageRequest, pageOf } from "../admin/directory.ts";
+import { entityOf } from "../admin/entity.ts";
 import { makeId } from "../admin/token.ts";
 import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
-import { creditsFromMicro, formatCredits } from "../credits/amount.ts";
+import { formatCredits } from "../credits/amount.ts";
 import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
 import { argument, credits, facts, futureDate, jsonOf, line, optional, required, text, toggle } from "./command.ts";
 import { type Core, type CreditCore, found, rowRecord } from "./core.ts";
@@ -43,20 +44,8 @@ export async function allowancesOf({ allowances }: Pick<Core, "allowances">, id:
   return pageOf(rows, limit, allowanceAnswer, (row) => row.id);
 }
 
-function allowanceAnswer(row: AllowanceRow): Allowance {
-  const { id, lapses, reference } = row;
-  return {
-    object: "allowance",
-    id,
-    organization_id: row.organizationId,
-    amount: creditsFromMicro(row.amount),
-    lapses,
-    reference,
-    begins_at: isoTime(row.anchorAtMs),
-    next_at: isoTime(row.nextAtMs),
-    ended_at: isoTime(row.endedAtMs),
-    created_at: isoTime(row.createdAtMs),
-  };
+function allowanceAnswer({ anchorAtMs: beginsAtMs, priority: _, ...row }: AllowanceRow): Allowance {
+  return entityOf("allowance", { ...row, beginsAtMs });
 }
 
 /** Formats an allowance as commands do. */

@@ -1,4 +1,5 @@
 import type { Page, PageRequest } from "../admin/directory.ts";
+import { inCamelCase } from "../api/names.ts";
 import { isoTime, parseTime } from "../api/time.ts";
 import { LINE, LINE_WORDS } from "../api/wording.ts";
 import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
@@ -269,8 +270,7 @@ export interface CommandOutput {
 /** Returns a resource of the admin API as commands print it: with the names of its fields in camel case. */
 export function jsonOf(resource: unknown): Record<string, unknown> {
   const { object, ...fields } = resource as Record<string, unknown>;
-  const inCamelCase = (name: string) => name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
-  return Object.fromEntries(Object.entries(fields).map(([name, value]) => [inCamelCase(name), value]));
+  return inCamelCase(fields);
 }
 
 type Columns<Value> = Record<string, (value: Value) => unknown>;

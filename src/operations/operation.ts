@@ -9,6 +9,7 @@ import type { Limits } from "../api/admin/common.ts";
 import type { Permission } from "../api/admin/roles.ts";
 import type * as schemas from "../api/admin/schemas.ts";
 import type { ServiceFacts } from "../api/admin/session.ts";
+import { inCamelCase } from "../api/names.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { parseTime } from "../api/time.ts";
 import { parseCredits } from "../credits/amount.ts";
@@ -19,7 +20,7 @@ import type { Overviews } from "../reports/overview.ts";
 import type { Conversations, Requests } from "../reports/requests.ts";
 import type { Statements } from "../reports/statement.ts";
 import { type CommandCall, type CommandMaker, commandMaker, type OperationCommand } from "./command.ts";
-import { type Core, defined, notFound } from "./core.ts";
+import { type Core, notFound } from "./core.ts";
 
 export interface OperationServices extends Core {
   gateway: Pick<Gateway, "catalog" | "circuits" | "limits">;
@@ -174,13 +175,7 @@ export async function sendFile(
 
 /** Converts the limits of a body to settings; null if it states none. */
 export function limitSettingsOf(limits: Limits | null | undefined): Partial<LimitSettings> | null {
-  if (limits === null || limits === undefined || Object.keys(limits).length === 0) return null;
-  const { requests_per_minute, tokens_per_minute, concurrent_requests } = limits;
-  return defined({
-    requestsPerMinute: requests_per_minute,
-    tokensPerMinute: tokens_per_minute,
-    concurrentRequests: concurrent_requests,
-  });
+  return limits && Object.keys(limits).length > 0 ? inCamelCase(limits) : null;
 }
 
 /** Converts an amount of a body to micro-credits. Throws invalid_value for more than 6 decimals. */

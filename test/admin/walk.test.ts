@@ -1,3 +1,4 @@
+import { Ajv } from "ajv";
 import { afterAll, beforeAll, describe, expect, test, vi } from "vitest";
 import { ORGANIZATION_ROLES, type Role, rolesWith } from "../../src/api/admin/roles.ts";
 import { type AdminEndpoint, adminEndpoints } from "../../src/http/admin/endpoint.ts";
@@ -246,10 +247,22 @@ describe.each(ORGANIZATION_ROLES)("a caller with the role %s", (role) => {
   );
 });
 
+/** Returns a schema that refuses fields that it does not name, so that no column of a row is answered by mistake. */
+function withoutOthers(schema: unknown): object {
+  return JSON.parse(JSON.stringify(schema), (_, value) =>
+    value?.type === "object" && value.properties ? { ...value, additionalProperties: false } : value,
+  );
+}
+
 describe("the operator", () => {
   test.each(named((endpoint) => endpoint.method === "GET" && !isFor("guest", endpoint)))("%s", async (_, endpoint) => {
+    const { schema, contentType } = endpoint.answer;
+    const check = contentType === undefined ? new Ajv({ strict: false }).compile(withoutOthers(schema)) : () => true;
     for (const organization of [mine, foreign]) {
-      expect((await ask(operator(service), endpoint, organization)).status).toBe(200);
+      const { status, body } = await ask(operator(service), endpoint, organization);
+      expect(status).toBe(200);
+      check(body);
+      expect("errors" in check ? check.errors : null).toBeNull();
     }
     if (!endpoint.path.includes(":")) return;
     const absent = { id: "org_none", tokenId: "tok_none", token: "" };
