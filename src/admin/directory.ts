@@ -147,10 +147,7 @@ function toOrganization(row: ListedOrganization, nowMs: number): Organization {
   };
 }
 
-/**
- * Returns the days until credits are spent, at the rate of the last days; null if none were. All charges of a newer organization
- * count, from its creation on.
- */
+/** Returns the days until credits are spent at the rate of the last days, or since a later creation; null if none were. */
 function daysLeft({ organization, balance, charged }: ListedOrganization, nowMs: number): number | null {
   const { fromDay, toDay } = paceDays(nowMs);
   const isNew = organization.createdAtMs >= fromDay;

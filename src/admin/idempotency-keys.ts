@@ -9,10 +9,7 @@ const RUNNING_MS_MAX = 60_000;
 
 export type AdminKeys = ReturnType<typeof adminKeysOver>;
 
-/**
- * Idempotency keys of the admin API. A key is claimed durably before its request changes anything, and stored for 24 hours
- * with the response. A claim without a response is never run again; only a refused request frees its key.
- */
+/** Idempotency keys of the admin API, stored for 24 hours. A claim without a response is never run again, unless it was refused. */
 export function adminKeysOver({ rows, log }: { rows: Store["admin"]; log: Log }) {
   const logged = (write: Promise<unknown>) =>
     write.catch((error: unknown) => {
@@ -20,10 +17,7 @@ export function adminKeysOver({ rows, log }: { rows: Store["admin"]; log: Log })
       log.warn({ err: error }, text);
     });
   return {
-    /**
-     * Claims the key for a request with this fingerprint. Returns the answer to the first request with the key; undefined if
-     * this is the first one. Rejects with ApiError, or StoreUnavailableError.
-     */
+    /** Claims a key. Returns the answer to its first request; undefined if this is the first one. Rejects with ApiError. */
     async claim(name: AdminKeyName, fingerprint: string): Promise<{ status: number; answer: unknown } | undefined> {
       if (await rows.claimAdminKey({ ...name, fingerprint, keepMs: KEPT_MS })) return undefined;
       const row = await rows.adminKey(name);

@@ -38,10 +38,7 @@ const BOOKED_MAX = 50_000;
 /** In place of the first characters of a secret. */
 const PREFIX = "identity";
 
-/**
- * People and callers whom issuers identify. Each has an identity by issuer and subject, which can be blocked, and in an
- * organization a token row without a secret, so that requests, budgets, limits and revocation work as with any token.
- */
+/** People and callers whom issuers identify. In an organization each has a token row without a secret, as if it were a token. */
 export class Identities {
   readonly #options: IdentitiesOptions;
   /** Verified tokens by their hash, so that the cache contains no secrets. */

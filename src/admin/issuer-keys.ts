@@ -28,10 +28,7 @@ const KEYS_MAX = 100;
 /** The public members of a key. Everything else, also a private part that was published by mistake, is dropped. */
 const MEMBERS = ["kty", "kid", "alg", "use", "key_ops", "crv", "x", "y", "n", "e"];
 
-/**
- * Public keys of issuers. The last ones are in the store, shared by all nodes, and are used for up to 24 h when an issuer cannot
- * be reached. A timer reads them again every hour, and a token with an unknown key at most every 30 s.
- */
+/** Public keys of issuers, shared by all nodes in the store, and used for up to 24 h when an issuer cannot be reached. */
 export class IssuerKeys {
   readonly #options: IssuerKeysOptions;
   readonly #known = new Map<string, { set: LocalJWKSet; readAtMs: number }>();

@@ -107,10 +107,7 @@ function headerFault(header: JsonObject, { algorithms }: IssuerSettings): string
   return parameter === undefined ? undefined : `its header has the parameter ${parameter}`;
 }
 
-/**
- * Returns what is wrong with the types of the claims that RFC 9068, section 2.2, requires in addition to `iss`. Their values are
- * checked with the signature.
- */
+/** Returns what is wrong with the types of the claims that RFC 9068, section 2.2, requires; their values are checked later. */
 function claimsFault({ sub, client_id, jti, aud, exp, nbf, iat }: JsonObject, nowMs: number): string | undefined {
   for (const [name, value] of Object.entries({ sub, client_id, jti })) {
     if (typeof value !== "string" || value === "") return `its claim ${name} is not a text`;

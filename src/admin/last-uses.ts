@@ -6,10 +6,7 @@ const ROWS_A_WRITE = 500;
 
 export type LastUses = ReturnType<typeof createLastUses>;
 
-/**
- * Records when tokens were last used, and writes the times every 30 s in batches. The first use of a token is written at
- * once, because it decides whether a rotation may still replace the token.
- */
+/** Records when tokens were last used, in batches; the first use at once, because then no rotation replaces the token any more. */
 export function createLastUses({ rows, log }: { rows: Pick<Store["accounts"], "noteUses">; log: Log }) {
   const uses = new Map<string, number>();
   let timer: NodeJS.Timeout | undefined;

@@ -33,11 +33,7 @@ const REASON_CHARACTERS_MAX = 300;
 /** A longer ID token does not fit into a URL. The provider then asks who signs out. */
 const HINT_CHARACTERS_MAX = 4_000;
 
-/**
- * Signs people in with OpenID Connect: by the authorization code flow with PKCE, state and nonce. These three derive from one
- * secret, which only a cookie contains, so that a sign-in that has begun occupies nothing in the service, works on every
- * node, and can be completed by the browser that began it alone.
- */
+/** Signs people in with OpenID Connect. State, nonce and PKCE derive from a secret in a cookie, so nothing is stored meanwhile. */
 export class OpenIdSignIn {
   readonly #options: OpenIdSignInOptions;
   readonly #configurations = new LRUCache<IssuerSettings, Configuration>({
@@ -82,10 +78,7 @@ export class OpenIdSignIn {
     return { url: url.href, secret };
   }
 
-  /**
-   * Completes a sign-in by the query with which the provider sent the browser back to the redirect URI. Returns the person,
-   * or why they are refused. Rejects with issuer_unavailable.
-   */
+  /** Completes a sign-in by the query of the redirect. Returns the person, or why they are refused. Rejects with issuer_unavailable. */
   async complete(secret: string | undefined, redirectUri: string, query: string) {
     const state = new URLSearchParams(query).get("state") ?? "";
     const expiresAtMs = Number.parseInt(state, 10);

@@ -255,10 +255,7 @@ const KEPT_ENTRIES = 10_000;
 
 export type SignInFailures = ReturnType<typeof createSignInFailures>;
 
-/**
- * Records failed sign-ins, at most 20 entries per minute on each node, so that an attacker cannot fill the store. Further
- * failures of that minute are counted in one entry. The store keeps the newest 10,000 of these entries.
- */
+/** Records failed sign-ins, at most 20 entries per minute on each node and 10,000 in the store, so that no attacker fills it. */
 export function createSignInFailures({ rows, log, ...time }: SignInFailuresOptions) {
   let entries = 0;
   let furtherAttempts = 0;

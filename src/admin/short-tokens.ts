@@ -29,11 +29,7 @@ const NEVER_MS = Number.POSITIVE_INFINITY;
 
 export type ShortTokens = ReturnType<typeof shortTokensOver>;
 
-/**
- * Tokens for the playground, which live for minutes. Each represents a token of an organization, with its models, limits,
- * cap and revocation, and ends with the session that it was created in. A holder who asks again soon gets the same one.
- * Each creation is recorded in the audit log.
- */
+/** Tokens for the playground, which live for minutes with the rights of another token, and end with it and with the session. */
 export function shortTokensOver({
   rows,
   accounts,
@@ -61,10 +57,7 @@ export function shortTokensOver({
       known.set(key, short);
       return short;
     },
-    /**
-     * Returns the token that the playground of the console charges for an organization, and creates it at its first use. Its
-     * secret is not stored. Undefined for an unknown organization.
-     */
+    /** Returns the token that the console's playground charges, made at its first use; undefined for an unknown organization. */
     async consoleToken(organizationId: string, actor: Actor): Promise<TokenRow | undefined> {
       const id = `tok_console_${organizationId.replace(/^org_/, "")}`;
       const found = await accounts.token(id);

@@ -21,10 +21,7 @@ const PREFIX_SECRET_LENGTH = 6;
 const ID_LENGTH = 20;
 const SECRET_SHAPE = /^[0-9A-Za-z]{49}$/;
 
-/**
- * Makes a token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. The token
- * itself is shown once. Its SHA-256 is stored, and its first characters, to recognize it by.
- */
+/** Makes a token: its mark, 43 random base-62 characters (256 bits), and a checksum of six that finds typing mistakes. */
 export function makeToken(random: RandomBytes, mark: Mark = TOKEN_MARK) {
   const body = mark + randomText(BASE_62, SECRET_LENGTH, random);
   const token = body + checksum(body);
@@ -37,18 +34,12 @@ export function isToken(text: string, mark: Mark = TOKEN_MARK): boolean {
   return checksum(text.slice(0, -CHECKSUM_LENGTH)) === text.slice(-CHECKSUM_LENGTH);
 }
 
-/**
- * Returns the SHA-256 of an access token as hexadecimal digits; undefined for text that is no token. Tokens are found by their
- * hash and never compared character by character, so that timing reveals nothing.
- */
+/** Returns the SHA-256 of an access token in hexadecimal digits, by which it is found; undefined for text that is no token. */
 export function tokenHashHex(text: string): string | undefined {
   return isToken(text) ? hash("sha256", text, "hex") : undefined;
 }
 
-/**
- * Returns the first characters of a presented token, for the audit log; null for text that does not look like a token,
- * which may be another secret that was entered by mistake.
- */
+/** Returns the first characters of a presented token; null for text that may be another secret, entered by mistake. */
 export function displayPrefix(text: string): string | null {
   const mark = [TOKEN_MARK, ADMIN_TOKEN_MARK].find((one) => text.startsWith(one));
   return mark !== undefined && SECRET_SHAPE.test(text.slice(mark.length)) ? prefixOf(text, mark) : null;
@@ -101,20 +92,14 @@ const BASE_32 = "0123456789ABCDEFGHJKMNPQRSTVWXYZ";
 const CODE_LENGTH = 25;
 const CODE_SHAPE = new RegExp(`^[${BASE_32}]{${CODE_LENGTH}}$`);
 
-/**
- * Makes the code of a voucher: 25 random characters (125 bits) in groups of five. The code itself is shown once. Its SHA-256 is
- * stored, and its first group, to recognize it by.
- */
+/** Makes the code of a voucher: 25 random characters (125 bits) in groups of five. Only its SHA-256 and first group are stored. */
 export function makeCode(random: RandomBytes) {
   const secret = randomText(BASE_32, CODE_LENGTH, random);
   const groups = secret.match(/.{5}/g) ?? [];
   return { code: groups.join("-"), hash: hashOf(secret), prefix: groups[0] ?? "" };
 }
 
-/**
- * Returns the hash of a code as people type it: in any case, with any spaces and dashes, and with O for 0, or I or L for 1.
- * Returns undefined for text that is no code.
- */
+/** Returns the hash of a code in any case, with any spaces and dashes, O for 0, and I or L for 1; undefined for other text. */
 export function hashOfCode(text: string): Buffer | undefined {
   const secret = text.toUpperCase().replaceAll(/[\s-]/g, "").replaceAll("O", "0").replaceAll(/[IL]/g, "1");
   return CODE_SHAPE.test(secret) ? hashOf(secret) : undefined;

@@ -18,10 +18,7 @@ interface ResumptionsOptions {
 
 export type Resumptions = ReturnType<typeof createResumptions>;
 
-/**
- * Resumes the routes that an operator resumes, on whichever node or by a command. The audit log tells all processes of it: they
- * read its newest records while they have a route to resume.
- */
+/** Resumes the routes that an operator resumes on any node or by a command, which the audit log tells all processes. */
 export function createResumptions({ rows, circuits, clock, log }: ResumptionsOptions) {
   /** Ids of the records that were read the last time. */
   let known = new Set<string>();

@@ -29,10 +29,7 @@ export interface Upstreams {
   close(others?: Upstreams): Promise<void>;
 }
 
-/**
- * Creates the providers of a configuration. Those of `earlier` whose settings are the same are used again, with their
- * connections. Throws OperatorError if a setting is wrong.
- */
+/** Creates providers; those of `earlier` with the same settings are used again. Throws OperatorError if a setting is wrong. */
 export function createUpstreams(config: Config, earlier?: Upstreams): Upstreams {
   const ofKeys = providersOfKeys(config.providerKeys, config.providers).map((one) => ({ ...one, ...DEFAULTS }));
   const settings = [...config.providers, ...ofKeys];
@@ -71,10 +68,7 @@ interface CatalogOptions {
   known?: readonly FoundServer[];
 }
 
-/**
- * Creates the catalog of a configuration. If it lists no models, local model servers on their default ports are searched
- * for too, except those that it sets up itself. Throws OperatorError for a mistake in the models.
- */
+/** Creates the catalog. If the configuration lists no models, local servers are searched for. Throws OperatorError for a mistake. */
 export function createCatalog(config: Config, { settings }: Upstreams, options: CatalogOptions): LiveCatalog {
   const { ownPort, clock, log, known = [] } = options;
   const servers = LOCAL_SERVERS.filter((server) => !settings.some((one) => isSame(one, server)));

@@ -71,10 +71,7 @@ const NEEDS_NO_QUOTES = /^[\w@%+=:,./-]+$/;
 /** The flags that decide which service a command is about. */
 export type PlaceFlags = Pick<Flags, "config" | "dataDir">;
 
-/**
- * Returns a command line that works as it is when pasted into a POSIX shell in the working directory of this process:
- * the running Node and the launcher by their paths, since neither needs to be on the PATH of that shell.
- */
+/** Returns a command line to paste into a POSIX shell: with paths, because neither Node nor the launcher need be on its PATH. */
 export function commandText(command: string, { config, dataDir }: PlaceFlags = {}): string {
   const places = Object.entries({ "--config": config, "--data-dir": dataDir });
   const flags = places.flatMap(([flag, value]) => (value === undefined ? [] : [flag, value]));

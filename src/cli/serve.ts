@@ -65,10 +65,7 @@ export function addServe(program: Command, terminal: Terminal, version: string):
     });
 }
 
-/**
- * Stops the service at a signal or a defect; one during the start takes effect at its end. A second signal ends the drain
- * delay, or the process if the delay is over.
- */
+/** Stops the service at a signal or a defect. A second signal ends the drain delay, or the process if the delay is over. */
 function createShutdown(settings: () => Config["server"], clock: () => number, log: Log) {
   const times = () => {
     const { drainDelaySeconds, drainSeconds } = settings();

@@ -18,10 +18,7 @@ type TokenFile = Parameters<typeof writeTokenFile>[1];
 /** Place for the tokens of a first start: standard output or, since that may be a log, files in the data directory. */
 export type TokensTo = "output" | "files";
 
-/**
- * Prints one line for each fact of a start. The last line is a command to paste, if there is a model. Returns the facts as a
- * document, with the paths of tokens that are written to files in place of the tokens.
- */
+/** Prints a line for each fact of a start, and a command to paste. Returns the facts, with the paths of tokens in files. */
 export async function printStart(
   config: Config,
   out: (line: string) => void,
@@ -69,10 +66,7 @@ const FEATURE_PACKAGES = {
   "payments by Stripe": ["stripe"],
 };
 
-/**
- * Describes each kind of provider and each feature that cannot be used, because npm has left out its packages, and the command
- * that installs them. One that the configuration needs has stopped the start before.
- */
+/** Describes the providers and features whose optional packages are not installed, with the command that installs them. */
 function missingFeatures(): string[] {
   const kinds = PROVIDER_KINDS.map(({ kind, wire }) => [`providers of kind ${kind}`, wire?.packages ?? []] as const);
   return [...kinds, ...Object.entries(FEATURE_PACKAGES)].flatMap(([name, packages]) => {

@@ -18,10 +18,7 @@ export interface Workspace extends CommandServices {
   flags: CommonFlags;
 }
 
-/**
- * Returns where the flags and the configuration say that the store is. Rejects with OperatorError if the data directory is
- * that of another kind of store.
- */
+/** Returns where the store is. Rejects with OperatorError if the data directory is that of another kind of store. */
 export async function storeSettings(flags: CommonFlags): Promise<StoreSettings> {
   const settings = await loadStoreSettings({ flags });
   await expectKind(settings);
@@ -42,10 +39,7 @@ export async function printStore(terminal: Terminal, place: StorePlace, isNew = 
   terminal.error(`Store: ${await describePlace(place)}${isNew ? ", created by this command" : ""}`);
 }
 
-/**
- * Opens the store that the flags and the configuration name, with or without a running service. Only with `creates`
- * does it make a store that does not exist: in a wrong folder, all other commands change nothing.
- */
+/** Opens the store of the flags and the configuration. Only with `creates` it makes one: most commands change no wrong folder. */
 export async function withWorkspace<T>(
   terminal: Terminal,
   flags: CommonFlags,

@@ -47,10 +47,7 @@ const OWN_KEYS: ReadonlySet<string> = new Set([
 /** A metric holds integers of this size exactly. */
 const HASH_BYTES = 6;
 
-/**
- * Returns a hash by which the configurations of nodes can be compared. Of a secret it contains only whether it is set, so
- * that none can be guessed from it, and nothing of the keys that are each node's own.
- */
+/** Returns a hash to compare the configurations of nodes by, without their own keys; of a secret only whether it is set. */
 export function configurationHash(config: Config): number {
   const comparable = (value: unknown, path: Path): unknown => {
     if (OWN_KEYS.has(path.join("."))) return undefined;

@@ -18,10 +18,7 @@ export interface ClaimedAccess {
   basis: string;
 }
 
-/**
- * Returns the access that the claims of a verified token give, by the first role of its issuer that matches; undefined if none
- * does. A role whose organization is in a claim does not match without this claim.
- */
+/** Returns the access of the first role that the claims of a verified token match, with its organization; undefined for none. */
 export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObject): ClaimedAccess | undefined {
   for (const [index, { when, role, organization }] of roles.entries()) {
     if (!Object.entries(when).every(([name, value]) => isMatch(claims, name, value))) continue;

@@ -10,10 +10,7 @@ for (const [name, { test }] of Object.entries(FORMATS)) setFormat(name, test);
 // All of them, so that they can be mended at once.
 Settings.Set({ maxErrors: Number.POSITIVE_INFINITY });
 
-/**
- * Returns the mistakes in the value at a path, at most one for each setting. The texts of `unread` keys, which may be references
- * to variables, can have any format.
- */
+/** Returns the mistakes in the value at a path, at most one for each setting. Texts of `unread` keys can have any format. */
 export function mistakesIn(value: unknown, base: Path = [], unread: ReadonlySet<unknown> = new Set()) {
   const isUnread = (pointer: string) => pointer.split("/").some((step) => unread.has(step));
   const mistake = (path: Path, found: string) => ({ path, text: `${found}, but must be ${wordsAt(path)}.` });

@@ -19,10 +19,7 @@ export function reasonOf(error: unknown): string {
   return REASONS[code] ?? (code || String(error));
 }
 
-/**
- * Reads a bounded number of bytes, since the name may be that of a pipe or a device without end. `name` is the file's name
- * in errors. Throws OperatorError if the file is too large or is not text, and the errors of node:fs.
- */
+/** Reads a text file of bounded size, which may be a pipe without end. Throws OperatorError, and the errors of node:fs. */
 export function readTextFile(path: string, name: string, bytesMax: number): string {
   const file = openSync(path, "r");
   try {

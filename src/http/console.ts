@@ -26,10 +26,7 @@ const PAGES = [
   "/sign-in",
 ];
 
-/**
- * Content security policy of the console: resources of this service only, no inline scripts or styles, no embedding in
- * other pages, and no text as markup (Trusted Types).
- */
+/** Content security policy of the console: only resources of this service, nothing inline, no embedding, no text as markup. */
 const POLICY = [
   "default-src 'none'",
   "script-src 'self'",

@@ -80,10 +80,7 @@ declare module "fastify" {
   }
 }
 
-/**
- * A proxy in front of several nodes sends `X-Tollgate-Retry: elsewhere` to repeat a request at another node after status
- * 421 (RFC 9110, section 15.5.20), and only then: see docs/examples/nginx-nodes.conf.
- */
+/** With `elsewhere`, a proxy repeats a request after status 421 at another node: see docs/examples/nginx-nodes.conf. */
 const RETRY_HEADER = "x-tollgate-retry";
 const MISDIRECTED = 421;
 

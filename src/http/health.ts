@@ -18,10 +18,7 @@ export const UNRECORDED_PATHS: ReadonlySet<string> = new Set(["/healthz", "/heal
 /** A check writes to the store and needs no authentication, so its result is reused for this time. */
 const CHECK_REUSED_MS = 100;
 
-/**
- * Serves `/healthz`, which clients of other gateways call `/health`, (the process runs) and `/readyz` (it accepts requests and the store answers, with the entries of the
- * spool and the dead letter file).
- */
+/** Serves `/healthz` (the process runs; other gateways call it `/health`) and `/readyz` (it accepts requests, the store answers). */
 export function serveHealth(
   server: FastifyInstance,
   { ping, ledgerStatus, limitsStatus }: HealthSources,

@@ -45,10 +45,7 @@ export function documentBase(version: string, basePath: string) {
 
 const DOCUMENT_TYPES = { json: "application/json; charset=utf-8", yaml: "application/x-yaml" };
 
-/**
- * Returns the handler that serves the OpenAPI document in one format. The document is serialized once, at the first
- * request, when all routes are known. A client with the same version gets 304 (RFC 9110, section 13.1.2).
- */
+/** Returns the handler of the OpenAPI document in one format, which is made at the first request, when all routes are known. */
 export function documentHandler(server: FastifyInstance, format: keyof typeof DOCUMENT_TYPES) {
   let document: { text: string; compressed: Buffer; etag: string } | undefined;
   const make = () => {

@@ -42,10 +42,7 @@ const NEWEST_WEIGHT = 0.3;
  */
 const EXCESS_GAIN = 0.05;
 const TREND_GAIN = 0.1;
-/**
- * A longer delay is a suspended machine or one long task, which refusing requests does not shorten. With the weight above, one
- * alone stays below the limit.
- */
+/** A longer delay is a suspended machine or one long task, which refusing requests does not shorten. */
 const DELAY_MAX_LIMITS = 3;
 const RETRY_AFTER_MAX_SECONDS = 5;
 

@@ -291,10 +291,7 @@ const VERSION_ALPHA = /^\/+v1alpha\//;
 /** Begins a call by the name of a model with a slash, before which Google's clients write no `models/`. */
 const MODEL_ALONE = /^\/v1beta\/(?!models\/)(?=[^?]+:\w+(?:\?|$))/;
 
-/**
- * Returns Fastify's `rewriteUrl`: it removes the base path from URLs, and tokens from those of Gemini's API. Proxies that
- * strip the base path themselves work as well, because other URLs are unchanged.
- */
+/** Returns Fastify's `rewriteUrl`: it removes the base path from URLs that have it, and tokens from those of Gemini's API. */
 function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" | "keyInQuery">) {
   const path = new RegExp(`^${RegExp.escape(basePath)}(?:/|(?=\\?|$))`);
   return (request: IncomingMessage & { originalUrl?: string }) => {

@@ -71,10 +71,7 @@ export function unknownOrganization(id: string): ApiError {
   return notFound(new UnknownIdError("organization", id, "org list"));
 }
 
-/**
- * Resolves with a resource that is looked up. Rejects with not_found if it does not exist; a command also names the command
- * that lists the ids.
- */
+/** Resolves with a resource. Rejects with not_found if there is none; a command also names the command that lists the ids. */
 export async function found<Resource>(
   lookup: Promise<Resource | undefined>,
   named?: { kind: string; id: string; listedBy?: string },
@@ -108,10 +105,7 @@ export function checkLimits(limits: Partial<LimitSettings> | null): void {
   }
 }
 
-/**
- * Throws invalid_value for a model that the service does not offer: it would match nothing. Where beginnings are not taken, an
- * alias is none either.
- */
+/** Throws invalid_value for a model that the service does not offer; where beginnings are not taken, also for an alias. */
 export function checkModels(
   { modelIds }: Pick<Core, "modelIds">,
   param: string,

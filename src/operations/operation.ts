@@ -86,10 +86,7 @@ export interface Operation {
     description: string;
     schema?: SchemaMaker<TSchema>;
     contentType?: string;
-    /**
-     * The field that contains a secret once. A replay under an Idempotency-Key has null in its place, and a hint what to
-     * do if the secret was lost.
-     */
+    /** The field that contains a secret once. A replay under an Idempotency-Key has null in its place, and a hint. */
     secret?: { field: string; hint(answer: Record<string, unknown>): string };
   };
   /** False for a POST that sets a cookie, which a replay could not set again. It takes no Idempotency-Key. Default true. */
@@ -115,9 +112,7 @@ export function operation<Query extends TSchema | undefined = undefined, Body ex
   return declaration as Operation;
 }
 
-/**
- * Declares an operation that commands call too. It uses only the services that both have, and knows nothing of a connection.
- */
+/** Declares an operation that commands call too: it uses only the services that both have, and no connection. */
 export function sharedOperation<
   Answer,
   Query extends TSchema | undefined = undefined,

@@ -110,10 +110,7 @@ export const createPlaygroundToken = operation({
   },
 });
 
-/**
- * The short-lived token of a member has the rights of the token that they signed in with, and that of a person in an organization
- * those of the token that stands for them. Operators and guests spend by the token of the console.
- */
+/** Members spend by the token of their sign-in, people by the token that stands for them, others by that of the console. */
 async function shortTokenFor(services: OperationServices, who: OperationCall["who"], named: string | null) {
   const { shortTokens, identities, facts, actor } = services;
   const { person = null, organizationId: limitedTo = null, session = null } = who ?? {};

@@ -38,10 +38,7 @@ export async function seenTokens({ directory }: Pick<Core, "directory">, who: Ad
   return new Set(person && organizationId ? [...ids, identityTokenId(person, organizationId)] : ids);
 }
 
-/**
- * Checks that a caller may see a token, revoke it, or change it. Others than operators change only tokens with a secret that they
- * created. Throws not_found or insufficient_role.
- */
+/** Throws not_found or insufficient_role if a caller may not see, revoke or change a token. Only operators change those of others. */
 export function requireToken(
   who: Administrator | null,
   token: Pick<TokenRow, "organizationId" | "createdBy" | "kind">,
@@ -94,10 +91,7 @@ export function least<Value extends number | bigint>(one: Value | null, other: V
   return one < other ? one : other;
 }
 
-/**
- * Returns the terms of a new token, or of `old` after a change. A term that is absent or null has its bound. Throws invalid_value
- * for one outside of the bounds, and for one that only operators set.
- */
+/** Returns the terms of a token, after a change of `old`, within bounds, which absent ones get. Throws invalid_value. */
 export function boundTerms(bounds: OwnBounds, stated: Partial<TokenTerms>, old: Partial<TokenTerms> = {}) {
   for (const field of ["limits", "pinned"] as const) {
     if ((stated[field] ?? null) !== null) throw invalidValue(field, "set", "absent: only an operator sets it");

@@ -36,9 +36,7 @@ export interface GaugeSources {
   clock: () => number;
 }
 
-/**
- * Reports the state of a service and of its process whenever the metrics are read. Returns the function that ends it.
- */
+/** Reports the state of a service and its process whenever the metrics are read. Returns the function that ends it. */
 export function observeState(meter: Meter, sources: GaugeSources): () => void {
   const instruments = createInstruments(meter);
   const observables = Object.values(instruments);

@@ -31,10 +31,7 @@ export interface ModelNames {
   modelId(name: string): string | undefined;
 }
 
-/**
- * Creates the metrics of requests. Returns the function that records a request. No label has the id of an organization or a
- * token, or text that a caller or an upstream chose.
- */
+/** Returns the function that records a request in metrics. No label has an id, or text that a caller or an upstream chose. */
 export function createRequestMetrics(
   meter: Meter,
   { modelId, perDollar }: ModelNames & { perDollar: number },

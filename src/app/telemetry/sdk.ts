@@ -56,10 +56,7 @@ async function createScrapeReader() {
 
 const UNIT_SUFFIXES: Record<string, string> = { s: "_seconds", By: "_bytes", "1": "_ratio" };
 
-/**
- * Adds units to the names of metrics, as Prometheus does to those that it receives by OTLP, and the serializer does not. So
- * a dashboard finds the same names over both ways.
- */
+/** Adds units to the names of metrics, which the serializer does not: so they are the same as those that arrive by OTLP. */
 function withUnits({ scopeMetrics, ...rest }: ResourceMetrics): ResourceMetrics {
   const named = (metric: (typeof scopeMetrics)[number]["metrics"][number]) => {
     const { name, unit } = metric.descriptor;

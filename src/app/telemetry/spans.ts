@@ -13,10 +13,7 @@ export interface SpanOptions extends ModelNames {
   tracer: Tracer;
 }
 
-/**
- * Begins the span of a request of the API, continuing the trace that its client names. Returns undefined for other routes.
- * The span of a request that is not sampled has only the context for upstreams.
- */
+/** Begins the span of a request of the API, in the trace that its client names. Returns undefined for other routes. */
 export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestObserver | undefined {
   const { api, tracer } = options;
   const { method, route, startedMs } = begun;

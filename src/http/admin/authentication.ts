@@ -16,10 +16,7 @@ const FAILED_SIGN_INS_PER_MINUTE_MAX = 10;
 /** The secret of a session, and that of a sign-in with an identity provider that has begun. */
 const COOKIE_NAMES = { session: "tollgate_session", signIn: "tollgate_sign_in" } as const;
 export type CookieKind = keyof typeof COOKIE_NAMES;
-/**
- * With these prefixes a browser accepts the cookie over TLS only; with `__Host-` also only with the path `/` (RFC
- * 6265bis, section 4.1.3).
- */
+/** With these prefixes a browser accepts the cookie over TLS only, with `__Host-` only for the path `/` (RFC 6265bis, 4.1.3). */
 const HOST_PREFIX = "__Host-";
 const SECURE_PREFIX = "__Secure-";
 const COOKIE_VALUE = /^[0-9A-Za-z]{43}$/;
@@ -91,10 +88,7 @@ export function cookieSecret(request: FastifyRequest, kind: CookieKind): string 
   return values.length === 1 && value !== undefined && COOKIE_VALUE.test(value) ? value : undefined;
 }
 
-/**
- * Sets a cookie, which neither scripts nor requests from other sites can use. A life of 0 clears it. It is limited to the base
- * path, so that other services on the same host do not receive it.
- */
+/** Sets a cookie, which neither scripts, nor other sites, nor other services below the same host can use. A life of 0 clears it. */
 export function setCookie(
   { request, reply }: { request: FastifyRequest; reply: FastifyReply },
   kind: CookieKind,
