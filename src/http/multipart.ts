@@ -10,7 +10,7 @@ const HEAD_BYTES_MAX = 8 * 1024;
 /** RFC 2046, section 5.1.1: at most 70 characters. */
 const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
 const DISPOSITION = /^content-disposition:\s*form-data\s*(;.*)/im;
-const TYPE = /^content-type:\s*(.*?)\s*$/im;
+const TYPE = /^content-type:(.*)$/im;
 
 interface Part {
   head: string;
@@ -65,7 +65,7 @@ function parameterOf(parameters: string, name: string): string | undefined {
 }
 
 function toUploadedFile(name: string, head: string, bytes: Buffer): UploadedFile {
-  const type = TYPE.exec(head)?.[1] ?? "";
+  const type = TYPE.exec(head)?.[1]?.trim() ?? "";
   return new UploadedFile({ name, type }, bytes, createHash("sha256").update(bytes).digest("hex"));
 }
 
