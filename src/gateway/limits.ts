@@ -193,6 +193,8 @@ const OWNERS: Record<string, string> = {
   console: "this organization's console",
   createCheckout: "this organization's purchases",
   redeemVoucher: "this organization's vouchers",
+  setTopUp: "this organization's automatic top-up",
+  saveCard: "this organization's automatic top-up",
 };
 
 function ownerOf({ key, budget }: LimitKey): string {

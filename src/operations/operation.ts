@@ -91,7 +91,7 @@ export interface Operation {
   };
   /** False for a POST that sets a cookie, which a replay could not set again. It takes no Idempotency-Key. Default true. */
   isRepeatable?: boolean;
-  /** Maximum requests per minute of an organization's members, if it bypasses the fair queue to wait for another service. */
+  /** Maximum requests per minute of an organization's members; such an operation bypasses the fair queue of the others. */
   requestsAMinute?: number;
   /** Runs before the body is read, and throws where a guest has made too many attempts. */
   countGuest?(services: Pick<OperationServices, "gateway" | "facts">, clientKey: string): Promise<void>;
