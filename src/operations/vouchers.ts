@@ -197,7 +197,7 @@ export const redeemVoucher = sharedOperation({
       throw new ApiError("invalid_value", message, { param: "code" });
     }
     const { amount, priority, creditDays, expiresAtMs } = batch;
-    const after = { voucher_id: voucher.id, batch: batch.name };
+    const after = { voucher_id: voucher.id, batch_id: batch.id };
     const subject = { action: "voucher.redeem", organizationId, subjectId: null };
     const outcome = await core.book({
       ...{ kind: "redeem", organizationId, voucherId: voucher.id, amount, priority, creditDays, expiresAtMs },
