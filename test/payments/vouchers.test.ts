@@ -80,8 +80,11 @@ test("an owner redeems a code once, as people type it, and its state is shown to
   expect(await refusalOf(second.id, other)).toMatchObject({ status: 409, code: "voucher_ended", param: "code" });
   expect((await admin.call<List<VoucherBatch>>("GET", "/voucher-batches")).body.data).toContainEqual(revoked.body);
   const { body: audit } = await admin.call<List<object>>("GET", `/audit?subject_id=${booked.body.id}`);
-  expect(audit.data).toMatchObject([{ action: "voucher.redeem", actor: { kind: "owner" }, after: { amount: 25 } }]);
+  const after = { amount: 25, voucher_id: redeemed?.id, batch_id: made.id };
+  expect(audit.data).toMatchObject([{ action: "voucher.redeem", actor: { kind: "owner" }, after }]);
   expect(JSON.stringify([listed, audit, grants])).not.toContain(code.slice(6));
+  // Owners read the audit log of their organization, and the name is for operators.
+  expect(JSON.stringify(audit)).not.toContain("Trial");
 });
 
 test("unknown codes, closed organizations and other roles are refused", LONG, async () => {
@@ -118,6 +121,16 @@ test("the eleventh code that an organization tries in a minute is refused, also 
     expect.stringContaining("this organization's vouchers: limit 10"),
   ]);
   expect((await redeem(id, codes[0])).status).toBe(201);
+});
+
+test("the eleventh change of its automatic top-up in a minute is refused to an organization", LONG, async () => {
+  const { id, owner } = await organization();
+  const terms = { threshold: 1, amount: 10, monthly_maximum: 10 };
+  const set = () => owner.call<Refusal>("POST", `/organizations/${id}/top-up`, terms);
+  for (let tries = 0; tries < 10; tries += 1) expect((await set()).status).toBe(400);
+  const { status, body } = await set();
+  const message = expect.stringContaining("this organization's automatic top-up: limit 10");
+  expect([status, body.error.message]).toEqual([429, message]);
 });
 
 test("a batch is refused with a wrong count, amount, time, name or number of days", LONG, async () => {
