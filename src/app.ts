@@ -104,7 +104,7 @@ export async function startService(config: Config, options: StartOptions): Promi
   options.onServing?.();
   ledger.start();
   const background = [lastUses, signInFailures, issuerKeys, healthFile, resumptions, usageDays, retention, refusals];
-  for (const part of [...background, ...topUps, dispatcher, watch, overload]) part.start();
+  for (const part of [...background, topUps, dispatcher, watch, overload]) part?.start();
   const [{ firstOrganization, adminToken }] = await Promise.all([
     // When several processes start at once on an empty store, one creates everything and the others find it.
     store.runExclusively(async () => ({

@@ -1,7 +1,6 @@
 import type { Config } from "../config.ts";
 import { Offers, Payments, type PaymentsOptions } from "../payments/payments.ts";
 import { TopUps } from "../payments/top-ups.ts";
-import type { Store } from "../stores/store.ts";
 import { loadOptional } from "./parts.ts";
 
 /** Creates the checkouts of Stripe; undefined if no payments are configured. Rejects with OperatorError if the package is missing. */
@@ -16,16 +15,15 @@ export async function createCheckouts({
   return { offers: new Offers(settings), api: new StripeApi({ Client, settings, proxyVariables }) };
 }
 
-/** Creates the checkouts, the webhook receiver and the automatic top-ups; all are undefined if no payments are configured. */
+/** Creates the checkouts, the webhook receiver and the automatic top-ups; nothing if no payments are configured. */
 export async function createPayments(
   config: Config,
-  options: Omit<PaymentsOptions, "api" | "saveCard"> & Pick<Store, "topUps"> & { own(part: TopUps): TopUps },
+  options: Omit<PaymentsOptions, "api"> & { own(part: TopUps): TopUps },
 ) {
   const checkouts = await createCheckouts(config);
-  if (checkouts === undefined) return { checkouts, topUps: [] };
-  const saveCard = (sessionId: string) => topUps.saveCard(sessionId);
-  const payments = new Payments({ ...options, ...checkouts, saveCard });
+  if (checkouts === undefined) return { checkouts };
+  const payments = new Payments({ ...options, ...checkouts });
   const everyMs = config.ledger.sweepSeconds * 1000;
   const topUps = options.own(new TopUps({ ...options, ...checkouts, rows: options.topUps, payments, everyMs }));
-  return { checkouts, payments, topUps: [topUps] };
+  return { checkouts, payments, topUps };
 }

@@ -37,7 +37,7 @@ export const setTopUp = sharedOperation({
     if (monthlyMaximum < price) throw invalid("the amount of one charge or more");
     const terms = { threshold: amountOf("threshold", body.threshold), price, currency, monthlyMaximum };
     return change(core, id, "top_up.set", (state) => ({
-      ...{ status: "on", reason: null, ...terms },
+      ...{ status: "on", reason: null, card: state?.row.card ?? null, ...terms },
       ...(state?.row.status === "on" ? {} : { setAtMs: core.clock() }),
       // The pauses between the attempts of a pending charge remain.
       nextAtMs: state?.pending === undefined ? 0 : state.row.nextAtMs,

@@ -17,12 +17,11 @@ const COLLECTED_AT_ONCE = 500;
 const READS_MAX = 20;
 
 export interface PaymentsOptions extends AuditTime {
-  api: Pick<StripeApi, "subjectOf" | "payment">;
+  api: Pick<StripeApi, "subjectOf" | "payment" | "savedCard">;
   rows: Store["payments"];
+  topUps: Store["topUps"];
   accounts: Pick<Store["accounts"], "organization">;
   book: BookCredits;
-  /** Stores the card that a Checkout session has saved. */
-  saveCard(sessionId: string): Promise<void>;
   log: Log;
 }
 
@@ -34,13 +33,32 @@ export class Payments {
     this.#options = options;
   }
 
-  /** Books what a delivery is about. Rejects if its signature is wrong, or if Stripe has to deliver it again. */
+  /** Books the payment that a delivery is about, or stores the card. Rejects if its signature is wrong, or if Stripe has to deliver it again. */
   async receive(body: Buffer, signature: string): Promise<void> {
-    const { api, log, saveCard } = this.#options;
+    const { api, log } = this.#options;
     const { id, setupId, ignored } = await api.subjectOf(body, signature);
     if (ignored !== undefined) log.warn({ reason: ignored }, "an event of Stripe is ignored");
-    if (setupId !== undefined) await saveCard(setupId);
+    if (setupId !== undefined) await this.#saveCard(setupId);
     if (id !== undefined) await this.book(id);
+  }
+
+  /** Stores the card that a Checkout session has saved, and resumes the automatic top-up. An older card replaces no newer one. */
+  async #saveCard(sessionId: string): Promise<void> {
+    const { api, topUps, log, clock } = this.#options;
+    const saved = await api.savedCard(sessionId);
+    if ("ignored" in saved) return log[saved.level]({ sessionId, reason: saved.ignored }, "a card is not saved");
+    const { organizationId, ...card } = saved;
+    const after = { brand: card.brand, last4: card.last4 };
+    const change = { action: "top_up.save_card", organizationId, subjectId: organizationId, after };
+    const nowMs = clock();
+    await topUps.change(organizationId, nowMs, (state) => {
+      if (state === undefined || state.organizationStatus === "closed") return undefined;
+      const { row, pending } = state;
+      if ((row.card?.savedAtMs ?? 0) >= card.savedAtMs) return undefined;
+      const resumed = row.status === "paused" && { status: "on" as const, reason: null, setAtMs: nowMs };
+      const nextAtMs = pending === undefined ? nowMs : row.nextAtMs;
+      return { row: { card, nextAtMs, ...resumed }, audit: auditRow(SERVICE_ACTOR, change, this.#options) };
+    });
   }
 
   /** Books a payment as Stripe states it, until nothing changes. Returns false if it is not one that can be booked. */

@@ -40,9 +40,17 @@ export interface NewSession {
   returnUrl: string;
 }
 
+/** Why something at Stripe is nothing that this service can use. */
+interface Ignored {
+  ignored: string;
+  level: "info" | "error";
+}
+const NOT_OURS: Ignored = { ignored: "this service did not make its session", level: "info" };
+const ignore = (ignored: string, level: Ignored["level"] = "error"): Ignored => ({ ignored, level });
+
 /** A payment as Stripe states it now, or why it is not one that this service can book. */
 export type StatedPayment =
-  | { ignored: string; level: "info" | "error" }
+  | Ignored
   | Pick<PaymentRow, "organizationId" | "currency" | "amount" | "credits" | "refunded" | "disputed">;
 
 type Card = NonNullable<TopUpRow["card"]>;
@@ -54,12 +62,13 @@ export interface StatedTopUp {
   cardId: string | null;
 }
 
-/** The only client of Stripe. Every request has a time limit, and fails with payment_provider_unavailable. */
+/** The only client of Stripe. Every request has a time limit, ends with the service, and fails with payment_provider_unavailable. */
 export class StripeApi {
   readonly #client: Stripe;
   readonly #settings: StripeSettings;
   readonly #requestTimeoutMs: number;
   readonly #isLive: boolean;
+  readonly #stopping = new AbortController();
 
   constructor({ Client, settings, proxyVariables, requestTimeoutMs = REQUEST_TIMEOUT_MS }: StripeOptions) {
     const { secretKey, apiUrl } = settings;
@@ -77,6 +86,11 @@ export class StripeApi {
     this.#settings = settings;
     this.#requestTimeoutMs = requestTimeoutMs;
     this.#isLive = secretKey.includes("_live_");
+  }
+
+  /** Ends all requests and refuses new ones: another process, or the next delivery of an event, continues. */
+  stop(): void {
+    this.#stopping.abort();
   }
 
   /** Creates a Checkout session. Its metadata says whose it is, and what it sells at the prices of now. */
@@ -109,14 +123,14 @@ export class StripeApi {
   }
 
   /** Reads the card that a session has saved, or why there is none that this service can charge. */
-  async savedCard(sessionId: string): Promise<{ ignored: string } | (Card & { organizationId: string })> {
+  async savedCard(sessionId: string): Promise<Ignored | (Card & { organizationId: string })> {
     const { metadata, livemode, status, customer, setup_intent } = await this.#request((client) =>
       client.checkout.sessions.retrieve(sessionId, { expand: ["setup_intent.payment_method"] }),
     );
     const organizationId = metadata?.[ORGANIZATION];
-    if (organizationId === undefined) return { ignored: "this service did not make its session" };
-    if (livemode !== this.#isLive) return { ignored: "its session is of the other mode, live or test" };
-    if (status !== "complete") return { ignored: `its session is ${status}` };
+    if (organizationId === undefined) return NOT_OURS;
+    if (livemode !== this.#isLive) return ignore("its session is of the other mode, live or test");
+    if (status !== "complete") return ignore(`its session is ${status}`);
     const method = (setup_intent as Stripe.SetupIntent)?.payment_method as Stripe.PaymentMethod | null;
     const { id, card, created } = method ?? {};
     if (typeof id !== "string" || !card || typeof created !== "number" || typeof customer !== "string")
@@ -206,9 +220,7 @@ export class StripeApi {
     const [session = await this.#paidTopUp(id)] = data ?? [];
     const { [ORGANIZATION]: organizationId, [CREDITS]: sold = "", [PRICE]: price = "" } = session?.metadata ?? {};
     const [, wanted = "", currency = ""] = /^(\d{1,15}) ([a-z]{3})$/.exec(price) ?? [];
-    const ignore = (ignored: string, level: "info" | "error" = "error") => ({ ignored, level });
-    if (session === undefined || organizationId === undefined)
-      return ignore("this service did not make its session", "info");
+    if (session === undefined || organizationId === undefined) return NOT_OURS;
     if (session.livemode !== this.#isLive) return ignore("its session is of the other mode, live or test");
     if (session.payment_status !== "paid") return ignore(`its session is ${session.payment_status}`, "info");
     const credits = parseCredits(sold);
@@ -252,16 +264,16 @@ export class StripeApi {
   }
 
   async #request<Answer>(question: (client: Stripe) => Promise<Answer>): Promise<Answer> {
-    const timeout = Promise.withResolvers<never>();
-    const timer = setTimeout(() => timeout.reject(unusable("no answer in time")), this.#requestTimeoutMs);
+    const signal = AbortSignal.any([this.#stopping.signal, AbortSignal.timeout(this.#requestTimeoutMs)]);
+    const ended = Promise.withResolvers<never>();
+    signal.addEventListener("abort", () => ended.reject(unusable("no answer in time")));
     try {
-      return await Promise.race([question(this.#client), timeout.promise]);
+      signal.throwIfAborted();
+      return await Promise.race([question(this.#client), ended.promise]);
     } catch (error) {
       if (error instanceof ApiError) throw error;
       const { type, code, statusCode } = error as { type?: string; code?: string; statusCode?: number };
       throw unusable([type, code, statusCode].filter((part) => part !== undefined).join(" ") || "no answer", error);
-    } finally {
-      clearTimeout(timer);
     }
   }
 }

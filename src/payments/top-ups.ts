@@ -10,13 +10,13 @@ import type { Log } from "../telemetry/logger.ts";
 import type { Offers, Payments } from "./payments.ts";
 import type { StripeApi } from "./stripe.ts";
 
-/** Organizations of a sweep, each of which sends some requests to Stripe. Those left over are due in the next sweep. */
+/** Organizations that send requests to Stripe at once. */
 const AT_ONCE = 10;
-/** Shortest and longest pause between attempts of a charge; in between, a pause is as long as the charge is old. */
-const RETRY_MS = [30_000, 3_600_000] as const;
+/** Pauses between attempts of a charge; between these, a pause is as long as the charge is old. */
+const PAUSE_MS = { shortest: 30_000, longest: 3_600_000 };
 
 export interface TopUpsOptions extends AuditTime {
-  api: Pick<StripeApi, "savedCard" | "createTopUp" | "topUp" | "confirm" | "cancel">;
+  api: Pick<StripeApi, "createTopUp" | "topUp" | "confirm" | "cancel" | "stop">;
   offers: Pick<Offers, "priced">;
   rows: Store["topUps"];
   payments: Pick<Payments, "book">;
@@ -30,7 +30,6 @@ export interface TopUpsOptions extends AuditTime {
  */
 export class TopUps {
   readonly #options: TopUpsOptions;
-  #isStopping = false;
   #timer: NodeJS.Timeout | undefined;
   /** Continues the charges that are pending, and begins those that are due. Never rejects. */
   readonly sweep = sharedRun(() => this.#sweep());
@@ -45,33 +44,19 @@ export class TopUps {
 
   async stop(): Promise<void> {
     clearInterval(this.#timer);
-    this.#isStopping = true;
+    this.#options.api.stop();
     await this.sweep.ended();
-  }
-
-  /** Stores the card that a Checkout session has saved, and resumes the top-up. An older card replaces no newer one. */
-  async saveCard(sessionId: string): Promise<void> {
-    const { api, rows, log } = this.#options;
-    const saved = await api.savedCard(sessionId);
-    if ("ignored" in saved) return log.warn({ sessionId, reason: saved.ignored }, "a card is not saved");
-    const { organizationId, ...card } = saved;
-    const nowMs = this.#options.clock();
-    await rows.change(organizationId, nowMs, (state) => {
-      if (state === undefined || state.organizationStatus === "closed") return undefined;
-      if ((state.row.card?.savedAtMs ?? 0) >= card.savedAtMs) return undefined;
-      const resumed = state.row.status === "paused" && { status: "on" as const, reason: null, setAtMs: nowMs };
-      const after = { brand: card.brand, last4: card.last4 };
-      const nextAtMs = state.pending === undefined ? nowMs : state.row.nextAtMs;
-      return { row: { card, nextAtMs, ...resumed }, audit: this.#record("top_up.save_card", state.row, after) };
-    });
   }
 
   async #sweep(): Promise<void> {
     const { rows, clock, log } = this.#options;
     const note = (organizationId?: string) => (err: unknown) =>
       log.warn({ err, organizationId }, "an automatic top-up is not finished: it is tried again");
-    const due = await rows.due(clock(), AT_ONCE).catch(note());
-    await Promise.all((due ?? []).map((id) => this.#topUp(id).catch(note(id))));
+    for (;;) {
+      const due = (await rows.due(clock(), PAUSE_MS.longest, AT_ONCE).catch(note())) ?? [];
+      const ended = await Promise.all(due.map((id) => this.#topUp(id).then(() => true, note(id))));
+      if (due.length < AT_ONCE || !ended.every(Boolean)) return;
+    }
   }
 
   async #topUp(organizationId: string): Promise<void> {
@@ -84,10 +69,11 @@ export class TopUps {
   /** Decides what happens next: claims the pending charge, begins one, or says why there is none. */
   #next(state: TopUpState, nowMs: number): TopUpChange | undefined {
     const { row, pending, used, isReturned } = state;
-    if (row.nextAtMs > nowMs) return undefined;
-    const [least, most] = RETRY_MS;
+    // A later time is of a node whose clock was ahead.
+    const latestMs = pending === undefined ? monthStart(nowMs, 1) : nowMs + PAUSE_MS.longest;
+    if (row.nextAtMs > nowMs && row.nextAtMs <= latestMs) return undefined;
     if (pending !== undefined) {
-      const pauseMs = Math.min(most, Math.max(least, nowMs - pending.createdAtMs));
+      const pauseMs = Math.min(PAUSE_MS.longest, Math.max(PAUSE_MS.shortest, nowMs - pending.createdAtMs));
       return { row: { nextAtMs: nowMs + pauseMs }, charge: pending };
     }
     if (!isWanted(state)) return undefined;
@@ -107,17 +93,22 @@ export class TopUps {
     const made = { organizationId, id: this.#options.newId(), price, currency, credits, createdAtMs: nowMs };
     const after = { amount: moneyNumber(price, currency), currency, credits: creditsFromMicro(credits) };
     const audit = this.#record("top_up.charge", row, after);
-    return { row: { nextAtMs: nowMs + least }, charge: { ...made, paymentId: null, state: "pending" }, audit };
+    return {
+      row: { nextAtMs: nowMs + PAUSE_MS.shortest },
+      charge: { ...made, paymentId: null, state: "pending" },
+      audit,
+    };
   }
 
   async #advance(claimed: TopUpCharge): Promise<void> {
-    const { api, rows, payments, clock } = this.#options;
+    const { api, rows, offers, payments, clock } = this.#options;
     const charge = { ...claimed };
-    const { organizationId, id } = charge;
+    const { organizationId, id, price, currency, credits } = charge;
     const wanted = async () => {
       const nowMs = clock();
       const state = await rows.read(organizationId, nowMs);
-      return state && isWanted(state) && isCurrent(charge, state, nowMs) ? state.row.card : null;
+      const isOffered = offers.priced(price, currency) === credits;
+      return state && isOffered && isCurrent(charge, state, nowMs) ? state.row.card : null;
     };
     if (charge.paymentId === null) {
       const card = await wanted();
@@ -137,12 +128,8 @@ export class TopUps {
     }
     const { paymentId } = charge;
     // Every step can be the last one of this node: the next attempt continues after it.
-    if (this.#isStopping) return;
     let stated = await api.topUp(paymentId);
-    if (stated.state === "unconfirmed" && (await wanted())?.id === stated.cardId) {
-      if (this.#isStopping) return;
-      stated = await api.confirm(paymentId);
-    }
+    if (stated.state === "unconfirmed" && (await wanted())?.id === stated.cardId) stated = await api.confirm(paymentId);
     const { reason } = stated;
     // Nobody can confirm it any more.
     if (stated.state === "unconfirmed" || stated.state === "unpaid") stated = await api.cancel(paymentId);
@@ -178,15 +165,17 @@ export class TopUps {
   }
 }
 
-/** Returns whether a charge may begin or be confirmed. */
+/** Returns whether a charge may begin or be confirmed, unless one was refunded. */
 function isWanted({ row, available, organizationStatus }: TopUpState): boolean {
   return row.status === "on" && row.card !== null && organizationStatus === "active" && available < row.threshold;
 }
 
-/** Returns whether a charge is still pending, on the present terms, and counts for the present month. */
-function isCurrent(charge: TopUpCharge, { row, pending, used }: TopUpState, nowMs: number): boolean {
+/** Returns whether a pending charge may be confirmed: it is wanted, on the present terms, and counts for the present month. */
+function isCurrent(charge: TopUpCharge, state: TopUpState, nowMs: number): boolean {
+  const { row, pending, used, isReturned } = state;
   const isPending = pending?.id === charge.id && pending.paymentId === charge.paymentId;
   const isSame = row.price === charge.price && row.currency === charge.currency;
   // `used` contains this charge.
-  return isPending && isSame && charge.createdAtMs >= monthStart(nowMs) && used <= row.monthlyMaximum;
+  const isWithin = charge.createdAtMs >= monthStart(nowMs) && used <= row.monthlyMaximum;
+  return isWanted(state) && !isReturned && isPending && isSame && isWithin;
 }

@@ -333,7 +333,7 @@ export const TOP_UP = declareTable("top_up", ["id"], {
   monthlyMaximum: amount("monthly_maximum"),
   currency: requiredText("currency"),
   card: nullable(json<{ customerId: string; id: string; brand: string; last4: string; savedAtMs: number }>("card")),
-  /** When a person set it last: refunds of earlier charges do not pause it again. */
+  /** When it was last switched on or resumed: refunds of earlier charges do not pause it again. */
   setAtMs: past(number("set_at")),
   /** Time before which nothing is attempted. A node that attempts something moves it first. */
   nextAtMs: number("next_at"),

@@ -42,9 +42,9 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
       void logged.push({ level, fields: fields as Record<string, unknown>, text });
     const log = { debug() {}, info: note("info"), warn: note("warn"), error: note("error") };
     const paymentsOf = (over: Partial<PaymentsOptions> = {}) => {
-      const { accounts, payments: rows } = opened.store;
-      const parts = { api, rows, accounts, book, log, clock: Date.now, newId: () => v7() };
-      return new Payments({ ...parts, saveCard: async () => {}, ...over });
+      const { accounts, payments: rows, topUps } = opened.store;
+      const parts = { api, rows, topUps, accounts, book, log, clock: Date.now, newId: () => v7() };
+      return new Payments({ ...parts, ...over });
     };
     const organization = async () => {
       const id = randomId("org");
@@ -61,7 +61,8 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
     const deliver = (payments: Payments, body: string, signature = signatureOf(body)) =>
       payments.receive(Buffer.from(body), signature);
     const answering = (payment: PaymentsOptions["api"]["payment"]): PaymentsOptions["api"] => {
-      return { subjectOf: (body, signature) => api.subjectOf(body, signature), payment };
+      const subjectOf: StripeApi["subjectOf"] = (body, signature) => api.subjectOf(body, signature);
+      return { subjectOf, savedCard: (sessionId) => api.savedCard(sessionId), payment };
     };
     const completed = (intent: string) => stripe.event("checkout.session.completed", intent);
     const payment = async (changes: Record<string, unknown> = {}) => {

@@ -1,6 +1,7 @@
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from "vitest";
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { monthStart } from "../../src/api/time.ts";
 import { saveCard, setTopUp } from "../../src/operations/top-ups.ts";
+import { Offers } from "../../src/payments/payments.ts";
 import { auditOf, grantOf, holdOf } from "../stores/fixture.ts";
 import { STORES } from "../support/opened-stores.ts";
 import { CREDIT, DAY_MS, HOUR_MS, SECOND_MS, TERMS, TopUpWorld } from "../support/top-ups.ts";
@@ -169,22 +170,85 @@ describe.each(STORES)("charges of automatic top-ups on $kind", ({ open, skip }) 
       await world.expectSound(id);
     });
 
-    test("a node that stops makes no further request to Stripe, and the charge goes on later", async () => {
+    test("a node that stops ends its requests to Stripe, makes no further ones, and the charge goes on later", async () => {
       const id = await world.organization();
-      const slow = world.apiWithin(60_000);
-      const { topUps } = world.node({ api: slow });
-      const create = slow.createTopUp.bind(slow);
-      let stopped = Promise.resolve();
-      slow.createTopUp = async (...input) => {
-        stopped = topUps.stop();
-        return create(...input);
-      };
+      world.stripe.mode = "silent";
+      const before = world.stripe.asked;
+      const { topUps } = world.node({ api: world.apiWithin(60_000) });
+      const sweep = topUps.sweep();
+      await vi.waitFor(() => expect(world.stripe.asked).toBe(before + 1), { timeout: 60_000 });
+      await topUps.stop();
+      await sweep;
+      // The library would have asked again.
+      expect(world.stripe.asked).toBe(before + 1);
+      world.stripe.mode = "ok";
       await topUps.sweep();
-      await stopped;
-      expect(world.intents(id)).toMatchObject([{ status: "requires_confirmation" }]);
+      expect(world.intents(id)).toEqual([]);
+      world.nowMs += HOUR_MS;
+      await topUps.sweep();
+      expect(world.intents(id)).toEqual([]);
       world.nowMs += HOUR_MS;
       await world.sweep();
       expect(world.intents(id)).toMatchObject([{ status: "succeeded" }]);
+    });
+
+    test("a refund of an earlier charge cancels one that is under way, and pauses the top-up", async () => {
+      const id = await world.organization();
+      await world.sweep();
+      await world.book(holdOf(id, 99n * CREDIT));
+      await world.sweep({ faults: { confirm: "before" } });
+      const intent = String(world.intents(id)[0]?.id);
+      world.stripe.refund(intent, 600);
+      await world.deliver(world.stripe.event("charge.refunded", intent));
+      world.nowMs += HOUR_MS;
+      await world.sweep();
+      await world.sweep();
+      expect(world.intents(id).map(({ status }) => status)).toEqual(["succeeded", "canceled"]);
+      expect(await world.shown(id)).toMatchObject({ status: "paused", reason: "refunded" });
+      await world.expectSound(id);
+    });
+
+    test.each([
+      ["is offered no more", { automaticTax: true }, { status: "paused", reason: "offer_changed" }, ["canceled"]],
+      [
+        "buys other credits",
+        { packages: [{ amount: "10", credits: "90" }] },
+        { status: "on" },
+        ["canceled", "succeeded"],
+      ],
+    ])("a charge whose amount %s when it is continued is canceled", async (_what, change, shown, states) => {
+      const id = await world.organization();
+      await world.sweep({ faults: { confirm: "before" } });
+      world.nowMs += HOUR_MS;
+      const offers = new Offers({ ...world.settings, ...change });
+      await world.sweep({ offers });
+      await world.sweep({ offers });
+      expect(world.intents(id).map(({ status }) => status)).toEqual(states);
+      expect(await world.shown(id)).toMatchObject(shown);
+      await world.expectSound(id);
+    });
+
+    test("a node whose clock was ahead delays no charge", async () => {
+      const [failed, limited] = [await world.organization(), await world.organization({ monthly_maximum: 10 })];
+      const { nowMs } = world;
+      world.nowMs += 45 * DAY_MS;
+      await world.sweep();
+      for (const id of [failed, limited]) await world.book(holdOf(id, 99n * CREDIT));
+      world.stripe.mode = "failing";
+      await world.sweep();
+      world.stripe.mode = "ok";
+      world.nowMs = nowMs + 2 * HOUR_MS;
+      await world.sweep();
+      await world.sweep();
+      expect(world.intents(failed, "succeeded")).toHaveLength(2);
+      // The charge counts for all months up to the one that the clock showed.
+      expect((await world.state(limited))?.row.nextAtMs).toBe(monthStart(world.nowMs, 1));
+    });
+
+    test("a sweep begins all charges that are due", async () => {
+      const ids = await Promise.all(Array.from({ length: 23 }, () => world.organization()));
+      await world.sweep();
+      for (const id of ids) expect(world.intents(id)).toMatchObject([{ status: "succeeded" }]);
     });
 
     test("a dispute after the terms were changed pauses the top-up", async () => {

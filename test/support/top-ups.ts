@@ -83,10 +83,9 @@ export class TopUpWorld {
     const book: BookCredits = async (transition) => (await store.books.apply("durable", [transition]))[0] as never;
     const note = (fields: object) => void this.logged.push(fields as Record<string, unknown>);
     const log = { debug() {}, info: note, warn: note, error: note };
-    const { accounts, payments: rows } = store;
-    const save = (sessionId: string) => topUps.saveCard(sessionId);
-    const payments = new Payments({ api, rows, accounts, book, log, ...this.#time, saveCard: save });
-    const parts = { api: faulty(api, faults), rows: faulty(store.topUps, faults), payments: faulty(payments, faults) };
+    const { accounts, payments: rows, topUps: topUpRows } = store;
+    const payments = new Payments({ api, rows, topUps: topUpRows, accounts, book, log, ...this.#time });
+    const parts = { api: faulty(api, faults), rows: faulty(topUpRows, faults), payments: faulty(payments, faults) };
     const topUps = new TopUps({ ...parts, offers, log, ...this.#time, everyMs: HOUR_MS });
     return { topUps, payments };
   }

@@ -58,17 +58,21 @@ export function topUpRows({ find, findRow, read, writeIf }: Database) {
   };
   return {
     read: stateOf,
-    /** Finds organizations with a charge that is pending, or with fewer credits than the threshold of their top-up. */
-    async due(nowMs: number, limit: number): Promise<string[]> {
+    /**
+     * Finds organizations with a charge that is pending, or with fewer credits than the threshold of their top-up. A next attempt
+     * that is further ahead than the longest pause, or the next month, was set by a clock that was ahead.
+     */
+    async due(nowMs: number, longestPauseMs: number, limit: number): Promise<string[]> {
+      const isDue = (latestMs: number) => sql`(next_at <= ${nowMs} or next_at > ${latestMs})`;
       const rows = await read<{ organization_id: string }>(sql`
         select top_up.organization_id, next_at from top_up_charge
           join top_up on top_up.organization_id = top_up_charge.organization_id
-        where top_up_charge.state = 'pending' and next_at <= ${nowMs}
+        where top_up_charge.state = 'pending' and ${isDue(nowMs + longestPauseMs)}
         union
         select top_up.organization_id, next_at from top_up
           join balance on balance.organization_id = top_up.organization_id
           join organization on organization.id = top_up.organization_id
-        where top_up.status = 'on' and next_at <= ${nowMs} and card is not null and available < threshold
+        where top_up.status = 'on' and ${isDue(monthStart(nowMs, 1))} and card is not null and available < threshold
           and organization.status = 'active'
         order by next_at limit ${limit}`);
       return rows.map((row) => row.organization_id);
@@ -86,30 +90,35 @@ export function topUpRows({ find, findRow, read, writeIf }: Database) {
         const state = await stateOf(id, nowMs);
         const change = decide(state);
         if (change === undefined) return undefined;
-        const { charge, event, audit } = change;
-        const row = state === undefined ? { ...(UNSET as TopUpRow), ...change.row } : change.row;
-        const isNew = charge?.id !== state?.pending?.id;
-        const rest: Sql[] = event === undefined ? [] : [sql`${EVENT.insert(event)} on conflict do nothing`];
-        if (charge !== undefined) rest.push(isNew ? TOP_UP_CHARGE.insert(charge) : chargeOf(charge));
-        const written = charge === undefined ? [] : [isNew ? charge : { id: charge.id, state: charge.state }];
-        rest.push(...recordOf(audit, { top_up: [{ id, ...row }], top_up_charge: written }));
-        if (await writeIf([rowOf(id, row, state?.row.revision)], rest)) return change;
+        const [row, ...others] = writesOf(id, state, change);
+        if (await writeIf([row], others)) return change;
       }
     },
   };
 }
 
-const UNSET = { card: null, reason: null, nextAtMs: 0 };
-
-/** Returns the write of a row; undefined: there is none yet. */
-function rowOf(id: string, row: TopUpChange["row"], revision: number | undefined): Sql {
-  if (revision === undefined)
-    return sql`${TOP_UP.insert({ ...(row as TopUpRow), id, revision: 1 })} on conflict do nothing`;
-  const change = TOP_UP.set({ ...row, revision: revision + 1 });
-  return sql`update top_up set ${change} where organization_id = ${id} and revision = ${revision}`;
-}
-
-function chargeOf({ organizationId, id, state, paymentId }: TopUpCharge): Sql {
-  const change = TOP_UP_CHARGE.set({ state, paymentId });
-  return sql`update top_up_charge set ${change} where organization_id = ${organizationId} and id = ${id}`;
+/** Returns the writes of a change, of which the first one changes no row if the state is not the present one. */
+function writesOf(
+  id: string,
+  state: TopUpState | undefined,
+  { row: changed, charge, event, audit }: TopUpChange,
+): [Sql, ...Sql[]] {
+  const { revision = 0 } = state?.row ?? {};
+  const row = { ...changed, revision: revision + 1 };
+  const isNew = charge?.id !== state?.pending?.id;
+  const written = charge && (isNew ? charge : { id: charge.id, state: charge.state });
+  const rows = { top_up: [{ id, ...row }], top_up_charge: written ? [written] : [] };
+  const writes = recordOf(audit, rows);
+  if (event !== undefined) writes.push(sql`${EVENT.insert(event)} on conflict do nothing`);
+  if (charge !== undefined && isNew) writes.push(TOP_UP_CHARGE.insert(charge));
+  else if (charge !== undefined) {
+    const ended = TOP_UP_CHARGE.set({ state: charge.state, paymentId: charge.paymentId });
+    writes.push(sql`update top_up_charge set ${ended} where organization_id = ${id} and id = ${charge.id}`);
+  }
+  if (state === undefined)
+    return [sql`${TOP_UP.insert({ ...(row as TopUpRow), id })} on conflict do nothing`, ...writes];
+  return [
+    sql`update top_up set ${TOP_UP.set(row)} where organization_id = ${id} and revision = ${revision}`,
+    ...writes,
+  ];
 }
