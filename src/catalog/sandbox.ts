@@ -29,7 +29,7 @@ const MODELS = {
   embed: ["Sandbox Embed", "Makes the same vector of the same text. For trying things out: no AI model is called."],
   speech: ["Sandbox Speech", "Plays a note for each character. For trying things out: no AI model is called."],
   transcribe: ["Sandbox Transcribe", "States how long a WAV file is. For trying things out: no AI model is called."],
-  image: ["Sandbox Image", "Draws the same picture of the same prompt. For trying things out: no AI model is called."],
+  image: ["Sandbox Image", "Answers any prompt with the same picture. For trying things out: no AI model is called."],
 } as const;
 
 const OTHERS: { [Model in keyof typeof MODELS]?: { task: Task; calls?: { [Name in PriceClass]?: string } } } = {

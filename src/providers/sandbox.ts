@@ -1,21 +1,17 @@
-import { createHash } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { once } from "../api/answer.ts";
-import type { EmbeddingInput } from "../api/embeddings/request.ts";
 import { fitFields, passing } from "./fields.ts";
 import {
   type Provider,
   type ProviderAnswer,
   type ProviderCall,
-  type TaskCall,
   type UpstreamChunk,
   UpstreamError,
   type UpstreamRequest,
   unlessRefused,
 } from "./provider.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
-import { SANDBOX_TASK_MODELS, SANDBOX_TASKS } from "./sandbox/media.ts";
 import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
+import { SANDBOX_TASK_MODELS, SANDBOX_TASKS } from "./sandbox/tasks.ts";
 import { countPromptTokens, countTokens, lastUserText, story, textTokens } from "./sandbox/text.ts";
 import type { Environment, ProviderSettings, ProviderTimeouts } from "./settings.ts";
 
@@ -45,9 +41,9 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
       const { request, ignored } = fitFields(call.request, FIELDS);
       return { ...(await complete({ ...call, request }, timeouts)), ignored };
     },
-    tasks: { ...SANDBOX_TASKS, embedding: embedInSandbox },
+    tasks: SANDBOX_TASKS,
     takesTokenIds: true,
-    listModels: async () => [...MODELS, EMBEDDING_MODEL, ...SANDBOX_TASK_MODELS],
+    listModels: async () => [...MODELS, ...SANDBOX_TASK_MODELS],
     close: async () => {},
   };
 }
@@ -126,41 +122,4 @@ async function wait(silenceMs: number, timeoutMs: number, signal: AbortSignal): 
   if (silenceMs > timeoutMs) {
     throw new UpstreamError("timeout", "The sandbox was silent for longer than the timeout");
   }
-}
-
-const EMBEDDING_MODEL = "embed";
-const DIMENSIONS = 256;
-/** Inputs after which others have their turn. */
-const INPUTS_A_BATCH = 16;
-const NUMBERS_A_HASH = 8;
-
-/** Creates unit vectors that depend on nothing but the input and the dimensions: the same input always has the same vector. */
-async function embedInSandbox({ model, request, signal }: TaskCall<"embedding">): Promise<ProviderAnswer> {
-  const { inputs, dimensions = DIMENSIONS } = request;
-  if (model !== EMBEDDING_MODEL) {
-    const reason = `The sandbox creates embeddings with the model ${EMBEDDING_MODEL} alone.`;
-    throw new UpstreamError("misconfigured", reason, { said: reason });
-  }
-  const vectors: number[][] = [];
-  for (const [index, input] of inputs.entries()) {
-    if (index % INPUTS_A_BATCH === 0) await new Promise((resolve) => setImmediate(resolve));
-    signal.throwIfAborted();
-    vectors.push(unitVector(input, dimensions));
-  }
-  const counts = inputs.map((input) => (typeof input === "string" ? countTokens(input) : input.length));
-  const tokens = counts.reduce((sum, count) => sum + count, 0);
-  const usage = { prompt_tokens: tokens, completion_tokens: 0 };
-  return { chunks: once([{ vectors, usage, finish_reason: "stop" }]) };
-}
-
-function unitVector(input: EmbeddingInput, dimensions: number): number[] {
-  const seed = createHash("sha256").update(JSON.stringify(input)).digest();
-  const numbers: number[] = [];
-  for (let block = 0; numbers.length < dimensions; block += 1) {
-    const bytes = createHash("sha256").update(seed).update(String(block)).digest();
-    for (let place = 0; place < NUMBERS_A_HASH; place += 1) numbers.push(bytes.readInt32LE(place * 4) / 2 ** 31);
-  }
-  const vector = numbers.slice(0, dimensions);
-  const length = Math.hypot(...vector) || 1;
-  return vector.map((number) => Math.fround(number / length));
 }

@@ -1,18 +1,42 @@
 import { createHash } from "node:crypto";
-import { crc32, deflateSync } from "node:zlib";
 import { once } from "../../api/answer.ts";
+import type { EmbeddingInput } from "../../api/embeddings/request.ts";
 import { type ProviderTasks, type TaskCall, type UpstreamChunk, UpstreamError, unsupportedField } from "../provider.ts";
+import { countTokens } from "./text.ts";
 
 /** The models that do not chat, by their tasks. */
-const MODELS = { image: "image", speech: "speech", transcription: "transcribe" } as const;
+const MODELS = { embedding: "embed", image: "image", speech: "speech", transcription: "transcribe" } as const;
 export const SANDBOX_TASK_MODELS = Object.values(MODELS);
 
-/** Pictures and sounds that depend on nothing but the request. They reject with UpstreamError. */
+const DIMENSIONS = 256;
+/** Inputs after which others have their turn. */
+const INPUTS_A_BATCH = 16;
+const BYTES_A_NUMBER = 4;
+/** A frame of 16 by 16 pixels, as a PNG. */
+const PICTURE = "iVBORw0KGgoAAAANSUhEUgAAABAAAAAQAQAAAAA3iMLMAAAAEklEQVR42mP4/5+hgZFY9P8/AAyoCwsNFi9HAAAAAElFTkSuQmCC";
+
+/** Vectors, a picture, and sounds: the same request always has the same answer. They reject with UpstreamError. */
 export const SANDBOX_TASKS: ProviderTasks = {
+  embedding: async (call) => {
+    check(call, "embedding");
+    const { inputs, dimensions = DIMENSIONS } = call.request;
+    const vectors: number[][] = [];
+    for (const [index, input] of inputs.entries()) {
+      if (index % INPUTS_A_BATCH === 0) await new Promise((resolve) => setImmediate(resolve));
+      call.signal.throwIfAborted();
+      vectors.push(unitVector(input, dimensions));
+    }
+    const counts = inputs.map((input) => (typeof input === "string" ? countTokens(input) : input.length));
+    const usage = { prompt_tokens: counts.reduce((sum, count) => sum + count, 0), completion_tokens: 0 };
+    return { chunks: once([{ vectors, usage, finish_reason: "stop" }]) };
+  },
   image: async (call) => {
     check(call, "image");
-    const { prompt, n = 1, response_format } = call.request;
-    return { chunks: imageChunks(prompt, n, response_format === "url") };
+    const { n = 1, response_format } = call.request;
+    const image = response_format === "url" ? { url: `data:image/png;base64,${PICTURE}` } : { b64_json: PICTURE };
+    const images = Array.from({ length: n }, () => ({ delta: { images: [image] } }));
+    const whole = { output_format: "png", size: "16x16" };
+    return { chunks: once([...images, { whole, finish_reason: "stop", calls: { images: n } }]) };
   },
   speech: async (call) => {
     check(call, "speech");
@@ -42,44 +66,13 @@ function check({ model, signal }: Pick<TaskCall<"image">, "model" | "signal">, t
   throw new UpstreamError("misconfigured", reason, { said: reason });
 }
 
-const PIXELS = 16;
-const BYTES_A_PIXEL = 3;
-const PNG_SIGNATURE = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
-
-async function* imageChunks(prompt: string, n: number, asAddress: boolean): AsyncGenerator<UpstreamChunk[], undefined> {
-  for (let number = 0; number < n; number += 1) {
-    const data = picture(`${number}:${prompt}`).toString("base64");
-    const image = asAddress ? { url: `data:image/png;base64,${data}` } : { b64_json: data };
-    yield [{ delta: { images: [image] } }];
-  }
-  const whole = { output_format: "png", size: `${PIXELS}x${PIXELS}` };
-  yield [{ whole, finish_reason: "stop", calls: { images: n } }];
-}
-
-/** Draws coloured pixels as a PNG ("Portable Network Graphics Specification", W3C). */
-function picture(text: string): Buffer {
-  const rowBytes = 1 + PIXELS * BYTES_A_PIXEL;
-  const rows = createHash("shake256", { outputLength: PIXELS * rowBytes })
-    .update(text)
-    .digest();
-  // Each row begins with its filter: none.
-  for (let y = 0; y < PIXELS; y += 1) rows[y * rowBytes] = 0;
-  const header = Buffer.alloc(13);
-  header.writeUInt32BE(PIXELS, 0);
-  header.writeUInt32BE(PIXELS, 4);
-  // Eight bits a channel, in three channels.
-  header.set([8, 2], 8);
-  const data = deflateSync(rows);
-  return Buffer.concat([PNG_SIGNATURE, pngChunk("IHDR", header), pngChunk("IDAT", data), pngChunk("IEND")]);
-}
-
-function pngChunk(type: string, data: Buffer = Buffer.alloc(0)): Buffer {
-  const named = Buffer.concat([Buffer.from(type, "latin1"), data]);
-  const chunk = Buffer.alloc(named.length + 8);
-  chunk.writeUInt32BE(data.length, 0);
-  named.copy(chunk, 4);
-  chunk.writeUInt32BE(crc32(named), named.length + 4);
-  return chunk;
+/** Returns a vector of length 1 that depends on nothing but the input and the dimensions. */
+function unitVector(input: EmbeddingInput, dimensions: number): number[] {
+  const hash = createHash("shake256", { outputLength: dimensions * BYTES_A_NUMBER });
+  const bytes = hash.update(JSON.stringify(input)).digest();
+  const vector = Array.from({ length: dimensions }, (_, place) => bytes.readInt32LE(place * BYTES_A_NUMBER));
+  const length = Math.hypot(...vector) || 1;
+  return vector.map((number) => Math.fround(number / length));
 }
 
 const SAMPLES_A_SECOND = 8_000;
