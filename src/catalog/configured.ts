@@ -17,6 +17,7 @@ import {
   type PriceList,
   priceList,
   type Route,
+  startsOf,
 } from "./model.ts";
 import { SANDBOX_PROVIDER, sandboxModel } from "./sandbox.ts";
 
@@ -141,19 +142,39 @@ function checkWeights(key: string, routes: ModelSettings["routes"]): void {
 }
 
 function pricedRoute(key: string, found: FoundRoute, task: Task | undefined): Route {
-  const { provider, model, priced, stated } = found;
-  if (stated !== undefined) return routeAt(stated, found, task);
+  const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
+  const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
+  const route: Unlisted = {
+    providerId: provider.id,
+    model,
+    ...(weight !== undefined && { weight }),
+    // The context window of an embedding model bounds each input alone, not their sum.
+    ...(contextWindow !== undefined && task !== "embedding" && { contextWindow }),
+    ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
+    ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
+    ...(callsMost !== undefined && { callsMost }),
+  };
+  if (stated !== undefined) return routeAtPrices(route, stated);
   if (typeof priced === "string") {
     const why = `found no price for the model ${quote(model)} of the provider ${quote(provider.id)}`;
     return fail(key, priced === "unknown" ? why : `${why}, which charges for what no answer reports`, PRICE_WORDS);
   }
   const { prices, tiers, next } = priced;
-  return routeAt({ prices, ...(tiers && { tiers }), ...(next && { next }) }, found, task);
+  return { ...route, prices, ...(tiers && { tiers }), ...(next && { next: { ...route, ...next } }) };
 }
 
-/** Returns a route at other prices than its own. */
+type Unlisted = Omit<Route, keyof PriceList>;
+
+/** Returns a route at stated prices instead of its own. */
 export function routeAtPrices(
-  { prices: _prices, tiers: _tiers, serviceTiers: _serviceTiers, next: _next, history: _history, ...route }: Route,
+  {
+    prices: _prices,
+    tiers: _tiers,
+    serviceTiers: _serviceTiers,
+    next: _next,
+    history: _history,
+    ...route
+  }: Unlisted & Partial<PriceList>,
   { next, ...list }: PriceList,
 ): Route {
   const callsMost = route.callsMost ?? (hasCallPrice(list) ? CALLS_MOST_DEFAULT : undefined);
@@ -164,24 +185,6 @@ export function routeAtPrices(
 function hasCallPrice(list: PriceList): boolean {
   const callClasses = CALL_ROWS.filter(({ onlyIf }) => onlyIf === "callsMost").map((row) => row.class);
   return allPrices(list).some((prices) => callClasses.some((name) => prices[name] !== undefined));
-}
-
-function routeAt({ next, ...list }: PriceList, found: FoundRoute, task: Task | undefined): Route {
-  const { provider, model, weight, runsTools, callsMost, known, facts, priced, stated } = found;
-  const contextWindow = facts?.contextWindow ?? (typeof priced === "string" ? undefined : priced.contextWindow);
-  return {
-    providerId: provider.id,
-    model,
-    ...(weight !== undefined && { weight }),
-    // The context window of an embedding model bounds each input alone, not their sum.
-    ...(contextWindow !== undefined && task !== "embedding" && { contextWindow }),
-    ...((known?.runsTools || runsTools) && { runsTools: true, callsMost: CALLS_MOST_DEFAULT }),
-    ...(known?.countsReasoningBeside && { countsReasoningBeside: true }),
-    ...(stated !== undefined && hasCallPrice(list) && { callsMost: CALLS_MOST_DEFAULT }),
-    ...(callsMost !== undefined && { callsMost }),
-    ...list,
-    ...(next && { next: { ...routeAt(next, found, task), fromMs: next.fromMs } }),
-  };
 }
 
 /** Returns the known price of a provider's model, or why it has none. */
@@ -267,10 +270,8 @@ function readTiers(
   statements: readonly StatedTiers[],
   { tier, task }: { tier: PriceTier; task: Task | undefined },
 ): PriceList {
-  const bounds = new Set(
-    statements.flatMap(({ abovePromptTokens = {} }) => Object.keys(abovePromptTokens).map(Number)),
-  );
-  const byLength = [0, ...[...bounds].sort((a, b) => a - b)].map((above) => {
+  const bounds = statements.flatMap(({ abovePromptTokens = {} }) => Object.keys(abovePromptTokens).map(Number));
+  const byLength = startsOf(bounds).map((above) => {
     const stated = statements.flatMap(({ abovePromptTokens = {}, ...classes }) => {
       const longer = Object.entries(abovePromptTokens).filter(([bound]) => Number(bound) <= above);
       return [classes, ...longer.map(([, own]) => own)];

@@ -3,7 +3,7 @@ import { pick } from "../api/json.ts";
 import { PRICE_ROWS } from "../api/price-classes.ts";
 import { FREE, parsePrice, type UnitPrices } from "../credits/price.ts";
 import type { ListedPrice } from "./facts.ts";
-import { dearestList, type PriceList, priceList } from "./model.ts";
+import { dearestList, type PriceList, priceList, startsOf } from "./model.ts";
 
 /** Conversion of dollars to credits, as decimal texts. */
 export interface CreditSettings {
@@ -11,8 +11,10 @@ export interface CreditSettings {
   markup: string;
 }
 
+type KnownPrices = Pick<PriceList, "prices" | "tiers">;
 /** A model in the price data. */
-export interface PricedModel extends Pick<PriceList, "prices" | "tiers" | "next"> {
+export interface PricedModel extends KnownPrices {
+  next?: KnownPrices & { fromMs: number };
   name: string | undefined;
   contextWindow: number | undefined;
   deprecated: boolean;
@@ -106,8 +108,7 @@ function readPrice(price: ListedPrice, options: ReadOptions): PriceList | undefi
   const starts = Object.values(price).flatMap((value) =>
     isTiered(value) ? value.tiers.map(({ start }) => start) : [],
   );
-  const bounds = [...new Set(starts)].sort((a, b) => a - b);
-  const byLength = [0, ...bounds].flatMap((above) => {
+  const byLength = startsOf(starts).flatMap((above) => {
     const prices = unitPrices(price, options, ({ base, tiers }) => {
       return [base, ...tiers.filter(({ start }) => start <= above).map((tier) => tier.price)];
     });

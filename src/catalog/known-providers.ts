@@ -12,12 +12,6 @@ export interface ProviderIdentity {
   baseUrl: string | null;
 }
 
-/** A provider that is set up by its key alone. */
-export interface ProviderOfKey extends ProviderIdentity {
-  baseUrl: string;
-  apiKey: string;
-}
-
 /** Returns the known provider with a kind or an address; undefined for any other server. */
 export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "baseUrl">): KnownProvider | undefined {
   // A wire of its own belongs to one provider at any address.

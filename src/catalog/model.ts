@@ -138,13 +138,17 @@ export function priceList(byLength: readonly { above: number; prices: UnitPrices
   return tiers.length === 0 ? { prices } : { prices, tiers };
 }
 
+/** Returns the lengths of a prompt above which a price begins, in ascending order from 0 on. */
+export function startsOf(lengths: readonly number[]): number[] {
+  return [0, ...new Set(lengths)].sort((one, other) => one - other);
+}
+
 /** Returns the highest prices of several lists, for each length of a prompt. */
 export function dearestList(lists: readonly PriceList[]): Pick<PriceList, "prices" | "tiers"> {
-  const bounds = new Set(lists.flatMap(({ tiers = [] }) => tiers.map(({ promptTokensMax }) => promptTokensMax)));
-  const byLength = [0, ...[...bounds].sort((a, b) => a - b)].map((above) => {
-    return { above, prices: lists.map((list) => pricesAt(list, above + 1)).reduce(dearer) };
-  });
-  return priceList(byLength);
+  const starts = startsOf(lists.flatMap(({ tiers = [] }) => tiers.map(({ promptTokensMax }) => promptTokensMax)));
+  return priceList(
+    starts.map((above) => ({ above, prices: lists.map((list) => pricesAt(list, above + 1)).reduce(dearer) })),
+  );
 }
 
 /** Returns a model with other routes, at the highest prices of them. */
