@@ -47,23 +47,13 @@ const SENTENCES: readonly string[] = [
   "He remembered the price of every journey and the reason for none.",
   "In the morning the river was quiet, as if nothing had been owed.",
 ];
-const SENTENCES_A_PARAGRAPH = 5;
 /** The tokens of each sentence, made once: an answer that waits keeps those that it has still to send. */
 const SENTENCE_TOKENS = SENTENCES.map((sentence) => [...textTokens(`${sentence} `)]);
 
 /** Generates the tokens of an endless story, the same ones for the same seed. */
 export function* story(seed: number): Generator<string, undefined> {
-  let state = (Math.abs(Math.trunc(seed)) % 2_147_483_647) + 1;
-  for (let count = 1; ; count += 1) {
-    // Park and Miller's "minimal standard" generator: any distribution of the sentences is fine, as long as it is deterministic.
-    state = (state * 48_271) % 2_147_483_647;
-    const tokens = SENTENCE_TOKENS[state % SENTENCES.length] ?? [];
-    if (count % SENTENCES_A_PARAGRAPH !== 0) {
-      yield* tokens;
-      continue;
-    }
-    yield* tokens.slice(0, -1);
-    yield `${tokens.at(-1)?.trimEnd()}\n\n`;
+  for (let place = Math.abs(Math.trunc(seed)) % SENTENCES.length; ; place = (place + 1) % SENTENCES.length) {
+    yield* SENTENCE_TOKENS[place] ?? [];
   }
 }
 
