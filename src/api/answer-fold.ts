@@ -11,11 +11,11 @@ interface Logprobs {
 
 type Fields = Record<string, unknown>;
 
+const TEXTS = ["content", "refusal", "reasoning_content"] as const;
+
 /** Folds the pieces of an answer into one message. */
 export class AnswerFold {
-  #content: string | undefined;
-  #refusal: string | undefined;
-  #reasoning: string | undefined;
+  readonly #texts: { [Name in (typeof TEXTS)[number]]?: string } = {};
   readonly #details = new Map<string, Fields>();
   /** The whole answer on the upstream's own wire, if the request went out on that wire and the answer is not streamed. */
   document: Readonly<Record<string, unknown>> | undefined;
@@ -56,15 +56,12 @@ export class AnswerFold {
   }
 
   message(): ReplyMessage {
+    const { content, refusal = null, reasoning_content } = this.#texts;
     const hasMedia = this.#media.audio !== undefined || this.#media.images !== undefined;
-    const saysNothing = this.#calls.size > 0 || this.#refusal !== undefined || hasMedia;
-    const message: ReplyMessage = {
-      role: "assistant",
-      content: this.#content ?? (saysNothing ? null : ""),
-      refusal: this.#refusal ?? null,
-    };
+    const saysNothing = this.#calls.size > 0 || refusal !== null || hasMedia;
+    const message: ReplyMessage = { role: "assistant", content: content ?? (saysNothing ? null : ""), refusal };
     if (this.#calls.size > 0) message.tool_calls = [...this.#calls.values()];
-    if (this.#reasoning !== undefined) message.reasoning_content = this.#reasoning;
+    if (reasoning_content !== undefined) message.reasoning_content = reasoning_content;
     if (this.#details.size > 0) message.reasoning_details = [...this.#details.values()] as ReasoningDetail[];
     Object.assign(message, this.#media);
     if (Object.keys(this.#others).length > 0) message.others = this.#others;
@@ -72,9 +69,7 @@ export class AnswerFold {
   }
 
   #add(delta: Delta): void {
-    if (delta.content) this.#content = (this.#content ?? "") + delta.content;
-    if (delta.refusal) this.#refusal = (this.#refusal ?? "") + delta.refusal;
-    if (delta.reasoning_content) this.#reasoning = (this.#reasoning ?? "") + delta.reasoning_content;
+    for (const name of TEXTS) if (delta[name]) this.#texts[name] = (this.#texts[name] ?? "") + delta[name];
     for (const detail of delta.reasoning_details ?? []) joinDetail(this.#details, detail);
     for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
     const { annotations, audio, images, others } = delta;

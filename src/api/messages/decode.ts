@@ -85,19 +85,15 @@ const readCountTokens = compileReader(CountTokensRequest, { refused: REFUSED });
 
 /** Returns the issue of a tool that lacks what only tools of Anthropic's definition may lack. */
 function toolIssue({ tools = [] }: MessagesRequest): ValidationIssue | undefined {
-  const search = tools.findIndex(isSearch);
+  const search = tools.findIndex(isWebSearch);
   for (const [index, { type = "custom", name, input_schema: schema }] of tools.entries()) {
-    if (isWebSearch(type) && index > search) {
+    if (isWebSearch({ type }) && index > search) {
       return invalid(`tools[${index}].type`, "a request can have one web search, whose 'max_uses' bounds all searches");
     }
     if (name === undefined && !isToolset({ type })) return missing(`tools[${index}].name`);
     if (type === "custom" && schema === undefined) return missing(`tools[${index}].input_schema`);
   }
   return undefined;
-}
-
-function isSearch({ type = "" }: MessageTool): boolean {
-  return isWebSearch(type);
 }
 
 function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): ValidationIssue | undefined {
@@ -142,7 +138,7 @@ function nativeOf(request: MessagesRequest, headers: Headers, conversation: Mess
   const uncounted = [...conversation.uncounted, ...typedTools];
   // Other wires have no toolsets, and no domains of a search.
   const toolset = tools.findIndex(isToolset);
-  const ofSearch = tools.findIndex(isSearch);
+  const ofSearch = tools.findIndex(isWebSearch);
   const domains = DOMAINS.find((field) => (tools[ofSearch]?.[field] ?? []).length > 0);
   const needed = toolset >= 0 ? `tools[${toolset}].type` : domains && `tools[${ofSearch}].${domains}`;
   return {
@@ -165,7 +161,7 @@ const DOMAINS = ["allowed_domains", "blocked_domains"] as const;
 const SEARCH_HINTS = ["max_uses", "user_location", "response_inclusion"] as const;
 
 function hintsOf(request: MessagesRequest, beta: string | undefined): string[] {
-  const search = request.tools?.find(isSearch);
+  const search = request.tools?.find(isWebSearch);
   return [
     ...(beta === undefined ? [] : ["anthropic-beta"]),
     ...(["service_tier", "context_management"] as const).filter((field) => request[field] !== undefined),
@@ -185,7 +181,7 @@ function userOf({ metadata }: MessagesRequest): string | undefined {
 
 function internalRequest(request: MessagesRequest, { messages }: MessageConversation): ChatCompletionRequest {
   const { stop_sequences: stop, tool_choice: choice, tools = [] } = request;
-  const [searches, others] = [tools.filter(isSearch), tools.filter((tool) => !isSearch(tool))];
+  const [searches, others] = [tools.filter(isWebSearch), tools.filter((tool) => !isWebSearch(tool))];
   const isChoice = others.length > 0 && !(choice?.type === "tool" && searches.some(({ name }) => name === choice.name));
   const schema = (request.output_config?.format ?? request.output_format)?.schema;
   const label = request.metadata?.user_id;

@@ -11,8 +11,8 @@ export const TYPED_TOOL = /^((bash|text_editor|memory|computer)|(computer|browse
 /** Types of the searches that Anthropic runs, of any version. */
 export const WEB_SEARCH = /^web_search_\d{8}$/;
 
-export function isWebSearch(type: string): boolean {
-  return WEB_SEARCH.test(type);
+export function isWebSearch({ type }: { type?: unknown }): boolean {
+  return WEB_SEARCH.test(String(type));
 }
 
 /** True for a toolset: the names of its tools are Anthropic's, and only Anthropic can take it. */
