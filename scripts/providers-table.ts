@@ -4,13 +4,7 @@
  */
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
-import {
-  type FieldSupport,
-  RARE_FIELDS,
-  type RareField,
-  type Treatment,
-  treatmentOf,
-} from "../src/providers/fields.ts";
+import { type FieldSupport, RARE, type Treatment, treatmentOf } from "../src/providers/fields.ts";
 import { PROVIDER_KINDS } from "../src/providers/index.ts";
 import { LOCAL_SERVERS } from "../src/providers/local-servers.ts";
 import { DEFAULT_REQUEST_FORMAT } from "../src/providers/openai/request.ts";
@@ -131,7 +125,7 @@ function fields(): string {
     }),
     ["any other address", DEFAULT_REQUEST_FORMAT.fields],
   ];
-  const names = Object.keys(RARE_FIELDS) as RareField[];
+  const names = RARE;
   const rows = supports.map(([name, support]) => {
     const cell = (treatment: Treatment) => code(names.filter((field) => treatmentOf(support, field) === treatment));
     return [name, cell("passed"), cell("translated"), cell("refused"), cell("ignored")];

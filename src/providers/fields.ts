@@ -1,67 +1,52 @@
-import type { ContentPart } from "../api/chat/request.ts";
+import { type ContentPart, RARE_FIELDS } from "../api/chat/request.ts";
 import { detailsOf } from "../api/json.ts";
 import { type UpstreamError, type UpstreamRequest, unsupportedField } from "./provider.ts";
 
 /** Treatment of a field: it goes to the upstream as it is, or under another name, or is refused, or is left out and named. */
 export type Treatment = "passed" | "translated" | "refused" | "ignored";
 
-/**
- * The fields that not every upstream takes, and what happens where an upstream's row does not say otherwise: a hint is left
- * out, and named in `x-tollgate-ignored`; a field that changes the answer is refused. `content.file` and the like are parts
- * of messages.
- */
-export const RARE_FIELDS = {
-  n: "refused",
-  modalities: "refused",
-  audio: "refused",
-  web_search_options: "refused",
-  service_tier: "ignored",
-  // OpenAI refuses it together with a bound of the answer, which a hold needs.
-  prediction: "ignored",
-  verbosity: "ignored",
-  store: "ignored",
-  safety_identifier: "ignored",
-  prompt_cache_key: "ignored",
-  prompt_cache_retention: "ignored",
-  top_k: "ignored",
-  thinking: "ignored",
-  min_p: "ignored",
-  repetition_penalty: "ignored",
-  chat_template_kwargs: "refused",
-  enable_thinking: "ignored",
-  guided_json: "ignored",
-  guided_regex: "ignored",
-  guided_choice: "ignored",
-  guided_grammar: "ignored",
-  cache_control: "ignored",
-  "tools.custom": "refused",
-  "content.file": "refused",
-  "content.file.file_url": "refused",
-  "content.input_audio": "refused",
-  "content.video_url": "refused",
-} as const satisfies Record<string, "refused" | "ignored">;
-export type RareField = keyof typeof RARE_FIELDS;
+/** Parts of messages and of tools that not every upstream takes. */
+const PARTS = [
+  "tools.custom",
+  "content.file",
+  "content.file.file_url",
+  "content.input_audio",
+  "content.video_url",
+] as const;
+type TopField = "n" | keyof typeof RARE_FIELDS;
+export type RareField = TopField | (typeof PARTS)[number];
+const TOP_FIELDS: readonly TopField[] = ["n", ...(Object.keys(RARE_FIELDS) as (keyof typeof RARE_FIELDS)[])];
+/** The fields that not every upstream takes, and the parts. */
+export const RARE: readonly RareField[] = [...TOP_FIELDS, ...PARTS];
+/** Those that change the answer. */
+const REFUSED: ReadonlySet<string> = new Set([
+  ...["n", "modalities", "audio", "web_search_options", "chat_template_kwargs"],
+  ...PARTS,
+]);
 
 /** Name in `x-tollgate-ignored` of the effort `max` where an upstream gets a lower one. */
 export const LOWERED_EFFORT = "reasoning_effort.max";
 
+/** Hints that most upstreams take, but not every package of an AI SDK. */
+export const USUAL_HINTS = ["user", "parallel_tool_calls"] as const;
+
 /** The fields that an upstream takes, in this form. */
-export type FieldSupport = Partial<Record<RareField, Treatment>>;
+export type FieldSupport = Partial<Record<RareField | (typeof USUAL_HINTS)[number], Treatment>>;
 
 const supporting =
   (treatment: Treatment) =>
-  (...fields: readonly RareField[]): FieldSupport =>
+  (...fields: readonly (keyof FieldSupport)[]): FieldSupport =>
     Object.fromEntries(fields.map((field) => [field, treatment]));
 export const passing = supporting("passed");
 export const translating = supporting("translated");
 
-/** Returns the treatment of a field by an upstream. */
+/**
+ * Returns the treatment of a field by an upstream. Where its row does not say otherwise, a hint is left out, and named in
+ * `x-tollgate-ignored`; a field that changes the answer is refused.
+ */
 export function treatmentOf(support: FieldSupport, field: RareField): Treatment {
-  return support[field] ?? RARE_FIELDS[field];
+  return support[field] ?? (REFUSED.has(field) ? "refused" : "ignored");
 }
-
-type TopField = Exclude<RareField, `${string}.${string}`>;
-const TOP_FIELDS = (Object.keys(RARE_FIELDS) as RareField[]).filter((name): name is TopField => !name.includes("."));
 
 /** Tests for values that say the same as an absent field. */
 const DEFAULTS: { [Field in TopField]?: (value: NonNullable<UpstreamRequest[Field]>) => boolean } = {

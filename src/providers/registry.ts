@@ -1,5 +1,5 @@
 import type { Capability } from "../api/model.ts";
-import { OWN_HINTS, type Wire } from "./ai-sdk/wire.ts";
+import type { Wire } from "./ai-sdk/wire.ts";
 import { anthropic } from "./ai-sdk/wires/anthropic.ts";
 import { bedrock } from "./ai-sdk/wires/bedrock.ts";
 import { cohere } from "./ai-sdk/wires/cohere.ts";
@@ -7,7 +7,7 @@ import { google } from "./ai-sdk/wires/google.ts";
 import { googleVertex } from "./ai-sdk/wires/google-vertex.ts";
 import { mistral } from "./ai-sdk/wires/mistral.ts";
 import { xai } from "./ai-sdk/wires/xai.ts";
-import { passing } from "./fields.ts";
+import { passing, USUAL_HINTS } from "./fields.ts";
 import type { RequestFormat } from "./openai/request.ts";
 import { AZURE_SCHEMAS, CEREBRAS_SCHEMAS, CLAUDE_SCHEMAS, GROQ_SCHEMAS, OPENAI_SCHEMAS } from "./schemas.ts";
 import type { SecondWire } from "./settings.ts";
@@ -302,8 +302,8 @@ export const KNOWN_PROVIDERS: readonly KnownProvider[] = ROWS.map((row) => ({
   refuses: [...(row.refuses ?? []), ...(row.wire ? fieldsLackedBy(row.wire) : [])].sort(),
 }));
 
-function fieldsLackedBy({ takes }: Wire): string[] {
-  return ["logit_bias", "logprobs", "top_logprobs", ...OWN_HINTS.filter((field) => !takes.includes(field))];
+function fieldsLackedBy({ fields }: Wire): string[] {
+  return ["logit_bias", "logprobs", "top_logprobs", ...USUAL_HINTS.filter((field) => fields[field] === undefined)];
 }
 
 export const PROVIDER_KEY_VARIABLES: readonly string[] = KNOWN_PROVIDERS.flatMap(

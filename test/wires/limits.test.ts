@@ -1,6 +1,6 @@
 import { describe, expect, test } from "vitest";
 import { identify } from "../../src/catalog/known-providers.ts";
-import { OWN_HINTS } from "../../src/providers/ai-sdk/wire.ts";
+import { USUAL_HINTS } from "../../src/providers/fields.ts";
 import { PROVIDER_KINDS } from "../../src/providers/index.ts";
 import { FIXTURES } from "./fixtures.ts";
 
@@ -17,8 +17,8 @@ describe.each(WIRES)("what the catalog says of $kind", ({ kind, wire }) => {
   const fixture = FIXTURES.find((one) => one.kind === kind);
 
   test("is what the wire takes", () => {
-    expect(OWN_HINTS.filter((field) => !refuses.includes(field))).toEqual(
-      OWN_HINTS.filter((field) => wire.takes.includes(field)),
+    expect(USUAL_HINTS.filter((field) => !refuses.includes(field))).toEqual(
+      USUAL_HINTS.filter((field) => wire.fields[field] !== undefined),
     );
     expect(refuses.includes("image_url.address")).toBe(wire.prompt.refusesImageAddresses === true);
   });

@@ -176,11 +176,12 @@ const Thinking = Type.Object({
 });
 
 /** Fields that few providers take. `src/providers/fields.ts` says which. */
-const RARE_FIELDS = OptionalKeys({
+export const RARE_FIELDS = OptionalKeys({
   modalities: Type.Array(Type.Enum(["text", "audio", "image"]), { minItems: 1, maxItems: 3 }),
   audio: Audio,
   web_search_options: Json,
   service_tier: Type.Enum(["auto", "default", "flex", "scale", "priority"]),
+  // OpenAI refuses it together with a bound of the answer, which a hold needs.
   prediction: Json,
   verbosity: Type.Enum(["low", "medium", "high"]),
   store: Type.Boolean(),

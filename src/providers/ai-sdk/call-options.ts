@@ -6,12 +6,12 @@ import type {
   SharedV4Warning,
 } from "@ai-sdk/provider";
 import type { CacheControl, Tool } from "../../api/chat/request.ts";
-import { fitFields, hasMarks, LOWERED_EFFORT } from "../fields.ts";
+import { fitFields, hasMarks, LOWERED_EFFORT, USUAL_HINTS } from "../fields.ts";
 import { UpstreamError, type UpstreamRequest } from "../provider.ts";
 import { fitSchemas } from "../schemas.ts";
 import type { PromptCaching } from "../settings.ts";
 import { AiSdkPrompt } from "./prompt.ts";
-import { OWN_HINTS, type Wire } from "./wire.ts";
+import type { Wire } from "./wire.ts";
 
 /** A request in the form that the packages take, and the names of the hints that this wire does not support. */
 export interface Call {
@@ -26,7 +26,7 @@ export function toCall(wire: Wire, given: UpstreamRequest, caching: PromptCachin
   const { request: fitted, ignored: left } = fitFields(given, support);
   const { request, ignored: keywords } = fitSchemas(fitted, wire.schemas);
   if (request.logprobs === true) throw unsupportedField("logprobs");
-  const absent = OWN_HINTS.filter((field) => request[field] !== undefined && !wire.takes.includes(field));
+  const absent = USUAL_HINTS.filter((field) => request[field] !== undefined && wire.fields[field] === undefined);
   const conversation = converted ?? new AiSdkPrompt(wire, request);
   const fit = wire.fit(request);
   const { response_format: format, stop, tool_choice: choice } = request;

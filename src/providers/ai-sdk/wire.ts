@@ -50,9 +50,7 @@ export interface Wire {
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Absent where the provider, or its package, has no embeddings. */
   embedding?: EmbeddingWire;
-  /** Fields of `OWN_HINTS` that this wire supports, under any name. */
-  takes: readonly (typeof OWN_HINTS)[number][];
-  /** The rare fields and parts that this wire takes; `fit` converts the fields. */
+  /** The hints, rare fields and parts that this wire takes; `fit` converts the fields. */
   fields: FieldSupport;
   /** Limits on the JSON schemas that the upstream enforces; absent: none. */
   schemas?: SchemaLimits;
@@ -72,9 +70,6 @@ export interface Wire {
   /** Counts the searches of an answer by the package's metadata. Absent if the upstream is asked for none. */
   searchesIn?(metadata: unknown): number;
 }
-
-/** Hints that the packages support only as options of single providers. */
-export const OWN_HINTS = ["user", "parallel_tool_calls"] as const;
 
 /** The differences of a wire from most wires. */
 export interface PromptRules {

@@ -8,9 +8,8 @@ import { type Fit, keyed, REASONING_SHARES, type Wire } from "../wire.ts";
 /** Anthropic's Messages API: https://platform.claude.com/docs/en/api/messages */
 export const anthropic: Wire = {
   ...keyed("@ai-sdk/anthropic", async () => (await import("@ai-sdk/anthropic")).createAnthropic),
-  takes: ["user", "parallel_tool_calls"],
   fields: translating(
-    ...(["top_k", "thinking", "safety_identifier", "cache_control"] as const),
+    ...(["user", "parallel_tool_calls", "top_k", "thinking", "safety_identifier", "cache_control"] as const),
     ...(["content.file", "content.file.file_url"] as const),
   ),
   schemas: CLAUDE_SCHEMAS,

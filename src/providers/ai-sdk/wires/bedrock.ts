@@ -42,8 +42,7 @@ export const bedrock: Wire = {
   embedding: {
     options: (dimensions, model) => ({ bedrock: embeddingOptions(dimensions, model) }),
   },
-  takes: ["parallel_tool_calls"],
-  fields: translating("thinking", "service_tier", "cache_control", "content.file"),
+  fields: translating("parallel_tool_calls", "thinking", "service_tier", "cache_control", "content.file"),
   // The same as on Anthropic's own API ("Get validated JSON results" in Bedrock's user guide).
   schemas: { ...CLAUDE_SCHEMAS, models: /anthropic/ },
   fit(given) {

@@ -10,7 +10,6 @@ export const cohere: Wire = {
       cohere: { inputType: "search_document", truncate: "NONE", outputDimension: dimensions },
     }),
   },
-  takes: [],
   fields: translating("top_k"),
   fit({ reasoning_effort: effort, max_tokens: maxTokens }): Fit {
     if (effort === undefined || effort === "none") return {};

@@ -6,7 +6,6 @@ import { type Fit, keyed, REASONING_SHARES, type Wire } from "../wire.ts";
 
 /** The differences of Gemini, on each of Google's APIs. */
 export const gemini = {
-  takes: [],
   fields: translating(
     ...(["modalities", "top_k", "thinking", "web_search_options"] as const),
     ...(["content.file", "content.input_audio", "content.video_url"] as const),

@@ -5,8 +5,7 @@ import { keyed, type Wire } from "../wire.ts";
 export const mistral: Wire = {
   ...keyed("@ai-sdk/mistral", async () => (await import("@ai-sdk/mistral")).createMistral),
   embedding: {},
-  takes: ["parallel_tool_calls"],
-  fields: translating("content.file", "content.file.file_url"),
+  fields: translating("parallel_tool_calls", "content.file", "content.file.file_url"),
   fit({ parallel_tool_calls: parallelToolCalls, response_format: format }) {
     const strictJsonSchema = format?.type === "json_schema" && format.json_schema.strict === true;
     return { own: { strictJsonSchema, parallelToolCalls } };
