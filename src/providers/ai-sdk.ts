@@ -18,7 +18,6 @@ import {
   type UpstreamChunk,
   UpstreamError,
   type UpstreamFailure,
-  unlessRefused,
 } from "./provider.ts";
 import { createScrub, privateTextsOf, scrubFor } from "./scrub.ts";
 import { type Environment, identityHeaders, type PromptCaching, type ProviderSettings } from "./settings.ts";
@@ -34,12 +33,12 @@ export function aiSdk(wire: Wire): (settings: ProviderSettings, environment: Env
     const dispatcher = createDispatcher(timeouts, environment, { readsAhead: false });
     const setup: CallSetup = { dispatcher, timeouts, scrub: createScrub(privateTextsOf(settings, environment)) };
     const closing = new AbortController();
-    const fetchToken = tokenFetch(() => new CallFetch(setup, closing.signal));
+    const fetchToken = tokenFetch(() => new CallFetch(setup, closing.signal, { isOfToken: true }));
     const upstream: Upstream = { ...setup, wire, settings, caching, connect: wire.connect(settings, fetchToken) };
     return {
       id,
       searchesIfAsked: true,
-      convert: (request) => unlessRefused(() => toCall(wire, request, caching).conversation),
+      convert: (request) => toCall(wire, request, caching).conversation,
       complete: (call) => complete(upstream, call),
       tasks: embedding && { embedding: (call) => embed(upstream, embedding, call) },
       close: async () => {
@@ -153,7 +152,7 @@ function connected({ connect }: Upstream, { fetch, signal }: CallFetch): ReturnT
   const aborted = new Promise<never>((_resolve, reject) => {
     signal.addEventListener("abort", () => reject(signal.reason), { once: true });
   });
-  return Promise.race([connect(postOnly(fetch)), aborted]);
+  return Promise.race([connect(fetch), aborted]);
 }
 
 /** Fetches access tokens. These come from other servers than the upstream, so a refusal is reported as `credentials`. */
@@ -165,14 +164,6 @@ function tokenFetch(open: () => CallFetch): Fetch {
       if (!(error instanceof UpstreamError) || !SETTINGS_FAILURES.has(error.failure)) throw error;
       throw new UpstreamError("credentials", "The service's credentials were refused", { cause: error });
     }
-  };
-}
-
-/** Restricts a package to POST requests, because some packages would fetch addresses that a prompt contains. */
-function postOnly(fetch: Fetch): Fetch {
-  return async (address, init) => {
-    if (init?.method !== "POST") throw new UpstreamError("unsupported", "A package tried to fetch an address");
-    return fetch(address, init);
   };
 }
 
@@ -208,9 +199,6 @@ function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
   return raw !== undefined && unified !== "error" && unified !== "interrupted";
 }
 
-/** Number of nested `cause` errors that are searched, because packages wrap the errors of their fetch function. */
-const CAUSES_MAX = 8;
-
 /**
  * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
  * was aborted. The failure of the connection, if there was one, takes precedence over the package's error.
@@ -218,8 +206,8 @@ const CAUSES_MAX = 8;
  */
 function toUpstreamError(error: unknown, { failure, scrub }: CallFetch, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
-  const known = failure ?? upstreamErrorIn(error);
-  if (known !== undefined) return known;
+  if (failure !== undefined) return failure;
+  if (error instanceof UpstreamError) return error;
   if (!(error instanceof Error)) return complaintFailure(complaintOf(error), scrub);
   if (UNSUPPORTED_ERRORS.has(error.name)) {
     const publicReason = scrub(error.message);
@@ -245,15 +233,6 @@ function errorBodyOf(error: Error): string | undefined {
   const { statusCode, responseBody } = error;
   const isError = typeof statusCode === "number" && statusCode >= 400;
   return isError && typeof responseBody === "string" ? responseBody : undefined;
-}
-
-function upstreamErrorIn(error: unknown): UpstreamError | undefined {
-  let current = error;
-  for (let depth = 0; depth < CAUSES_MAX && current instanceof Error; depth += 1) {
-    if (current instanceof UpstreamError) return current;
-    current = current.cause;
-  }
-  return undefined;
 }
 
 /** Reads an error in the middle of a stream, which the packages report as `{message, type, code, statusCode, data}`. */

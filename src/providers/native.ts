@@ -9,13 +9,7 @@ import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
 import { ask, type WireReader } from "./openai/answer.ts";
-import {
-  type Provider,
-  type ProviderAnswer,
-  type ProviderCall,
-  type UpstreamRequest,
-  unlessRefused,
-} from "./provider.ts";
+import type { Provider, ProviderAnswer, ProviderCall, UpstreamRequest } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import type { Scrub } from "./scrub.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
@@ -39,7 +33,7 @@ const WIRES: Readonly<Record<SecondWire["wire"], NativeWire>> = {
     headers: { "anthropic-version": "2023-06-01" },
     body: ({ body }, { model, max_tokens, stream }, searchesMost) => {
       const tools = toolsOf(body)?.map((tool) => {
-        if (!isWebSearch(String(tool.type))) return tool;
+        if (!isWebSearch(tool)) return tool;
         return { ...tool, max_uses: leastOf(tool.max_uses, searchesMost) };
       });
       return { ...body, tools, ...thinkingWithin(body.thinking, max_tokens), model, max_tokens, stream };
@@ -122,8 +116,7 @@ export function withSecondWire(
     ...provider,
     nativeWire: secondWire.wire,
     lacksTypedTools,
-    convert: (request) =>
-      isTranslated(request) ? unlessRefused(() => toResponsesBody(request)) : provider.convert?.(request),
+    convert: (request) => (isTranslated(request) ? toResponsesBody(request) : provider.convert?.(request)),
     complete: async (call) => {
       if (call.native !== undefined) return pass(client, wire, call, call.native);
       return isTranslated(call.request) ? translate(client, wire, call, settings) : provider.complete(call);

@@ -9,14 +9,7 @@ import { ChoicesReader, ChunkReader } from "./openai/chunks.ts";
 import { EMBEDDINGS_BYTES_MAX, readEmbeddings, toEmbeddingBody } from "./openai/embeddings.ts";
 import { DEFAULT_REQUEST_FORMAT, type RequestFormat, refusedHints, toRequestBody } from "./openai/request.ts";
 import { makeImages, speak, transcribe } from "./openai/tasks.ts";
-import {
-  type Provider,
-  type ProviderAnswer,
-  type ProviderCall,
-  type TaskCall,
-  UpstreamError,
-  unlessRefused,
-} from "./provider.ts";
+import { type Provider, type ProviderAnswer, type ProviderCall, type TaskCall, UpstreamError } from "./provider.ts";
 import { AZURE, AZURE_FORMAT } from "./registry.ts";
 import { fitSchemas } from "./schemas.ts";
 import type { Environment, ProviderSettings } from "./settings.ts";
@@ -33,7 +26,7 @@ export function createOpenAiCompatible(
     id: settings.id,
     takesTokenIds: true,
     ...(format.servesTexts && { nativeWire: "completions" }),
-    convert: (request) => unlessRefused(() => fitFields(request, format.fields)),
+    convert: (request) => fitFields(request, format.fields),
     complete: (call) => complete(client, format, call),
     tasks: {
       embedding: (call) => embed(client, format, call),

@@ -5,7 +5,6 @@ import type { ImageRequest } from "../api/images/request.ts";
 import type { SpeechRequest } from "../api/speech/request.ts";
 import type { TranscriptionRequest } from "../api/transcription/request.ts";
 import type { NativeRequest } from "../api/wire.ts";
-import { UpstreamError } from "../errors.ts";
 
 export { UpstreamError, type UpstreamFailure, unsupportedField } from "../errors.ts";
 
@@ -22,8 +21,8 @@ export interface Provider {
   readonly lacksTypedTools?: boolean;
   /** True if it searches the web only for requests with `web_search_options`. */
   readonly searchesIfAsked?: boolean;
-  /** Converts a conversation for `complete` alone to read. Returns UpstreamError if the upstream cannot take it. */
-  convert?(request: UpstreamRequest): object | UpstreamError | undefined;
+  /** Converts a conversation for `complete` alone to read. Throws UpstreamError if the upstream cannot take it. */
+  convert?(request: UpstreamRequest): object | undefined;
   /**
    * Sends a request. Resolves when the upstream has begun to answer, and rejects with UpstreamError if it refuses or
    * cannot be reached. The chunks reject with UpstreamError if the answer breaks off. Aborting `signal` closes the
@@ -108,16 +107,6 @@ export interface TaskCall<Task extends keyof TaskRequests> extends RequestIdenti
   room?: AnswerRoom | undefined;
 }
 export type ProviderTasks = { [Task in keyof TaskRequests]?: (call: TaskCall<Task>) => Promise<ProviderAnswer> };
-
-/** Returns the result of a conversion, or the UpstreamError with which it refuses a request. */
-export function unlessRefused<Result>(convert: () => Result): Result | UpstreamError {
-  try {
-    return convert();
-  } catch (error) {
-    if (error instanceof UpstreamError) return error;
-    throw error;
-  }
-}
 
 export type UpstreamChunk = AnswerPiece;
 

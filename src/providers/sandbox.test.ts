@@ -196,10 +196,10 @@ describe("A sandbox model with tools", () => {
     };
     const converted = (content: string) =>
       sandbox.convert?.(requestOf({ model: "echo", messages: [user(content)], tools: odd }));
-    expect(converted("odd")).toMatchObject(refused);
+    expect(() => converted("odd")).toThrow(expect.objectContaining(refused));
     expect((await say("echo", "odd", { tools: odd })).error).toMatchObject(refused);
     // Only the tool that is called has to be understood.
-    expect(converted("plain")).not.toBeInstanceOf(Error);
+    expect(() => converted("plain")).not.toThrow();
   });
 });
 

@@ -7,7 +7,6 @@ import {
   type UpstreamChunk,
   UpstreamError,
   type UpstreamRequest,
-  unlessRefused,
 } from "./provider.ts";
 import { type Fault, readFault } from "./sandbox/fault.ts";
 import { checkSchema, type Script, toRefusal, toScript } from "./sandbox/script.ts";
@@ -31,12 +30,11 @@ export function createSandbox({ id, timeouts }: ProviderSettings, _environment: 
   return {
     id,
     isScripted: true,
-    convert: (request) =>
-      unlessRefused(() => {
-        const fitted = fitFields(request, FIELDS);
-        checkSchema(request);
-        return fitted;
-      }),
+    convert: (request) => {
+      const fitted = fitFields(request, FIELDS);
+      checkSchema(request);
+      return fitted;
+    },
     complete: async (call) => {
       const { request, ignored } = fitFields(call.request, FIELDS);
       return { ...(await complete({ ...call, request }, timeouts)), ignored };

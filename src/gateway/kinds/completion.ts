@@ -202,7 +202,7 @@ export function routesFor(
     // Not every upstream of text completions takes every field.
     const isConverted = !isNative || native?.wire === "completions";
     const asked = isConverted ? withSearch(forUpstream(request, route, maxTokens), search) : undefined;
-    const converted = asked && provider?.convert?.(asked);
+    const converted = asked && unlessRefused(() => provider?.convert?.(asked));
     const refused = isForeign ? refuseAddress(address) : refuseNeeded(native, isNative);
     const prompt = refused ?? (isRefused ? refuseSearch(search) : converted);
     if (prompt instanceof UpstreamError) {
@@ -221,6 +221,16 @@ export function routesFor(
   const [first, ...others] = routes;
   if (first !== undefined) return { routes: [first, ...others], prompts };
   throw refusal === undefined ? new Error(`${model.id} has no route`) : toApiError(refusal);
+}
+
+/** Returns the result of a conversion, or the UpstreamError with which it refuses a request. */
+function unlessRefused<Result>(convert: () => Result): Result | UpstreamError {
+  try {
+    return convert();
+  } catch (error) {
+    if (error instanceof UpstreamError) return error;
+    throw error;
+  }
 }
 
 /** Returns the request on its own wire if the upstream speaks it, so that it passes unchanged. */

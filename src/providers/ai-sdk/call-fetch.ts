@@ -11,7 +11,7 @@ import {
 } from "../http/answer.ts";
 import { EventRoom } from "../http/event-stream.ts";
 import { exchange, type HttpBody } from "../http/exchange.ts";
-import type { AnswerRoom } from "../provider.ts";
+import { type AnswerRoom, UpstreamError } from "../provider.ts";
 import { type Scrub, withoutHeaders } from "../scrub.ts";
 import { OWN_HEADERS, type ProviderTimeouts } from "../settings.ts";
 import { AMAZON_EVENT_STREAM, byteBoundsOf, PIECE_BYTES } from "./bounds.ts";
@@ -27,6 +27,8 @@ interface CallFetchOptions {
   /** Headers that the package does not know; its own override them. */
   headers?: Readonly<Record<string, string>>;
   closing?: string | undefined;
+  /** True for requests of an access token. All others are POST: some packages would fetch addresses that a prompt contains. */
+  isOfToken?: boolean;
   room?: AnswerRoom | undefined;
   /** Answers that the call reads at once; 1 by default. */
   answersAtOnce?: number;
@@ -80,6 +82,9 @@ export class CallFetch {
 
   readonly fetch: Fetch = async (address, init = {}) => {
     try {
+      if (init.method !== "POST" && this.#options.isOfToken !== true) {
+        throw new UpstreamError("unsupported", "A package tried to fetch an address");
+      }
       const { dispatcher, timeouts, scrub } = this.#setup;
       const headers = headersOf(init, this.#options.headers);
       this.scrub = withoutHeaders(scrub, headers);

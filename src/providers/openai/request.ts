@@ -9,8 +9,8 @@ import type { SchemaLimits } from "../schemas.ts";
 export interface RequestFormat {
   /** The name of the field that limits the tokens of an answer. */
   maxTokensField: "max_tokens" | "max_completion_tokens";
-  /** False: messages with the role `developer` are sent as `system`. */
-  acceptsDeveloperRole: boolean;
+  /** False or absent: messages with the role `developer` are sent as `system`. */
+  acceptsDeveloperRole?: boolean;
   /** False: the `name` of a message is left out. */
   acceptsNames: boolean;
   /** False: the `refusal` of an assistant's message is sent as content. */
@@ -18,15 +18,15 @@ export interface RequestFormat {
   /** The name of the field that returns a message's reasoning; null: reasoning is not sent back. */
   reasoningField: "reasoning_content" | "reasoning" | null;
   /** True: `reasoning_details` are sent back as they were received in `extra_content`. */
-  acceptsReasoningDetails: boolean;
+  acceptsReasoningDetails?: boolean;
   /** False: `extra_content` of tool calls is left out. */
   acceptsExtraContent: boolean;
-  /** Fields that replace `reasoning_effort: none`; null: it is sent unchanged. */
-  reasoningOff: Readonly<Record<string, unknown>> | null;
-  /** False: the effort `max` is lowered to `xhigh`. */
-  acceptsMaxEffort: boolean;
+  /** Fields that replace `reasoning_effort: none`; absent: it is sent unchanged. */
+  reasoningOff?: Readonly<Record<string, unknown>>;
+  /** False or absent: the effort `max` is lowered to `xhigh`. */
+  acceptsMaxEffort?: boolean;
   /** True: embeddings may be asked for in base64, which is a third as long. */
-  encodesEmbeddings: boolean;
+  encodesEmbeddings?: boolean;
   /** True: it serves the completions API, which continues a text, in addition to chat completions. */
   servesTexts: boolean;
   /** The fields and parts that not every API takes, and that this one does. */
@@ -37,15 +37,10 @@ export interface RequestFormat {
 /** The format that most APIs accept. */
 export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
   maxTokensField: "max_tokens",
-  acceptsDeveloperRole: false,
   acceptsNames: true,
   acceptsRefusals: true,
   reasoningField: "reasoning_content",
-  acceptsReasoningDetails: false,
   acceptsExtraContent: true,
-  reasoningOff: null,
-  acceptsMaxEffort: false,
-  encodesEmbeddings: false,
   servesTexts: true,
   // A server that no row describes is most likely one that serves open models, such as vLLM, SGLang or LiteLLM.
   fields: {
@@ -71,7 +66,7 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
   if (custom !== undefined) body.tool_choice = { type: "custom", custom: { name: custom.function.name } };
   body[format.maxTokensField] = max_tokens;
   Object.assign(body, thinkingWithin(rest.thinking, max_tokens));
-  if (effort === "none" && format.reasoningOff !== null) Object.assign(body, format.reasoningOff);
+  if (effort === "none" && format.reasoningOff !== undefined) Object.assign(body, format.reasoningOff);
   else if (effort !== undefined) body.reasoning_effort = lowersEffort(request, format) ? "xhigh" : effort;
   if (request.stream) body.stream_options = { include_usage: true };
   return JSON.stringify(body);
