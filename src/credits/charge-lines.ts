@@ -1,5 +1,5 @@
-import { type ClassRow, PRICE_ROWS } from "../api/price-classes.ts";
-import { FREE, furtherRowsIn, NO_TOKENS, ofPrices, type TokenCounts, type UnitPrices } from "./price.ts";
+import { type ClassRow, PRICE_ROWS, TOKEN_CLASSES } from "../api/price-classes.ts";
+import { FREE, furtherRowsIn, NO_TOKENS, type TokenCounts, type UnitPrices } from "./price.ts";
 
 /*
  * A charge as the books store it: one text of lines, a line for each class with a count or a price, and their condition.
@@ -16,29 +16,30 @@ export interface ChargeLines {
 
 /** Encodes the tokens and prices of a charge. */
 export function encodeLines(tokens: TokenCounts, prices: UnitPrices): string {
-  const texts = priceTextsOf(prices);
   const counts: TokenCounts = { ...tokens };
   for (const { class: name, partOf } of furtherRowsIn(tokens)) {
     if (partOf !== undefined) counts[partOf] -= tokens[name] ?? 0;
   }
   let lines = "";
-  for (const [index, { class: name, code }] of PRICE_ROWS.entries()) {
-    const price = texts[index];
-    const count = counts[name] ?? 0;
+  for (const row of hasOnlyClasses(tokens) && hasOnlyClasses(prices) ? CLASS_ROWS : PRICE_ROWS) {
+    const price = priceText(prices, row);
+    const count = counts[row.class] ?? 0;
     if (count === 0 && price === "") continue;
-    lines += `${lines === "" ? "" : " "}${code}${count === 0 ? "" : count}${price}`;
+    lines += `${lines === "" ? "" : " "}${row.code}${count === 0 ? "" : count}${price}`;
   }
   return prices.tier === undefined ? lines : `${lines} ${JSON.stringify(prices.tier)}`;
 }
 
-/** Few processors have instructions for a bigint's decimal text. */
-const priceTextsOf = ofPrices((prices) => PRICE_ROWS.map((row) => priceText(prices, row)));
+const CLASS_ROWS = PRICE_ROWS.filter(({ direction }) => direction);
+const hasOnlyClasses = (values: object) => Object.keys(values).length === TOKEN_CLASSES.length;
 
 function priceText(prices: UnitPrices, row: ClassRow): string {
   const price = prices[row.class];
   const usual = row.costsAs === undefined ? 0n : prices[row.costsAs];
   const isStated = row.direction === undefined || price !== usual;
-  return price !== undefined && isStated ? `@${price}` : "";
+  if (price === undefined || !isStated) return "";
+  // Few processors have instructions for a bigint's decimal text.
+  return `@${price < EXACT_LIMIT ? Number(price) : price}`;
 }
 
 const INDEX_OF_CODE = new Map(PRICE_ROWS.map(({ code }, index) => [code, index]));
@@ -84,3 +85,4 @@ export function decodeLines(text: string): ChargeLines {
 
 /** Numbers of fewer digits are exact. A bigint is made of one in a third of the time that its text takes. */
 const EXACT_DIGITS = 16;
+const EXACT_LIMIT = 10n ** 15n;

@@ -1,8 +1,8 @@
 import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/chat/request.ts";
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
-import { CALL_ROWS, type CallCounts, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
+import { type CallCounts, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
-import { ofPrices, type UnitPrices, unitPrice, withoutPrices } from "./price.ts";
+import { ofPrices, type UnitPrices, withoutPrices } from "./price.ts";
 
 /**
  * Bounds of the tokens of a prompt, without a tokenizer: the event loop tokenizes nothing.
@@ -318,8 +318,8 @@ export interface HoldNeed {
 
 /** Returns the least and the largest amount of a hold, with input and output at their dearest classes. */
 export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCredits } {
-  const { input, output } = dearestOf(need.prices);
-  const fixed = fixedPico(need, input);
+  const { output } = dearestOf(need.prices);
+  const fixed = fixedPico(need);
   return {
     least: ceilDivide(fixed + BigInt(need.outputTokensLeast) * output, PICO_PER_MICRO),
     most: ceilDivide(fixed + BigInt(need.outputTokensMost) * output, PICO_PER_MICRO),
@@ -328,8 +328,8 @@ export function holdBounds(need: HoldNeed): { least: MicroCredits; most: MicroCr
 
 /** Returns the output tokens that an amount covers after the input, at most those of the need; 0 if it does not cover the input. */
 export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): number {
-  const { input, output } = dearestOf(need.prices);
-  const left = amount * PICO_PER_MICRO - fixedPico(need, input);
+  const { output } = dearestOf(need.prices);
+  const left = amount * PICO_PER_MICRO - fixedPico(need);
   if (left < 0n) return 0;
   if (output === 0n) return need.outputTokensMost;
   const tokens = left / output;
@@ -337,19 +337,22 @@ export function affordableOutputTokens(amount: MicroCredits, need: HoldNeed): nu
 }
 
 /** Returns the largest cost of everything but the output: the prompt, the request itself, and its calls. */
-function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed, inputPrice: PicoCredits): PicoCredits {
-  let pico = BigInt(promptTokensMost) * inputPrice;
-  for (const row of CALL_ROWS) pico += BigInt(row.onlyIf === "callsMost" ? callsMost : 1) * unitPrice(prices, row);
-  return pico;
+function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed): PicoCredits {
+  const { input, once, calls } = dearestOf(prices);
+  return BigInt(promptTokensMost) * input + once + BigInt(callsMost) * calls;
 }
 
-/** Returns the highest price of the classes of each direction and of their parts. */
+/**
+ * Returns the highest price of the classes of each direction and of their parts, and the sums of the prices of the calls that a
+ * request makes once, and up to `callsMost` times.
+ */
 const dearestOf = ofPrices((prices) => {
-  const dearest = { input: 0n, output: 0n };
+  const dearest = { input: 0n, output: 0n, once: 0n, calls: 0n };
   for (const row of PRICE_ROWS) {
     const { direction } = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];
-    const price = prices[row.class];
-    if (direction !== undefined && price !== undefined && price > dearest[direction]) dearest[direction] = price;
+    const price = prices[row.class] ?? 0n;
+    if (direction === undefined) dearest[row.onlyIf === "callsMost" ? "calls" : "once"] += price;
+    else if (price > dearest[direction]) dearest[direction] = price;
   }
   return dearest;
 });

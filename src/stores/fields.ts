@@ -266,9 +266,9 @@ export function statementTotals(): Field<StatementTotals> {
   };
 }
 
+/** Encodes JSON by hand, because each hold and each request has some. */
 function encodeDraws(of: readonly Draw[]): string {
-  if (of.length === 0) return "[]";
-  return JSON.stringify(of.map((draw) => [draw.grantId, draw.amount.toString()]));
+  return `[${of.map(({ grantId, amount }) => `[${JSON.stringify(grantId)},"${amount}"]`).join(",")}]`;
 }
 
 function decodeDraws(found: string): Draw[] {
