@@ -135,14 +135,15 @@ function endOf(failure: unknown, signal: AbortSignal): Delivery["end"] {
  * that are made instead contain the answer's own id, a UUID, so that they are unique among answers.
  */
 export function toolCallCompleter(answerId: string) {
-  /** Places of the calls so far: the index of each, after that of a further choice. */
-  const places = new Set<string>();
-  const ids = new Set<string>();
+  /** The places of the calls so far, which are the index of each after that of a further choice, and the ids: few answers have any. */
+  let known: { places: Set<string>; ids: Set<string> } | undefined;
   // Short, because OpenAI accepts ids of at most 40 characters.
   const idFor = (place: string) => `call_${BigInt(`0x${answerId.replaceAll("-", "")}`).toString(36)}_${place}`;
   const completed = (call: ToolCallDelta, choice = 0): ToolCallDelta => {
     const { index, id, type: _type, function: called, ...rest } = call;
     const place = choice === 0 ? `${index}` : `${choice}_${index}`;
+    known ??= { places: new Set(), ids: new Set() };
+    const { places, ids } = known;
     if (places.has(place)) return { index, ...(called && { function: called }), ...rest };
     places.add(place);
     const unique = id !== undefined && id !== "" && !ids.has(id) ? id : idFor(place);

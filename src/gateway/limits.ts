@@ -91,17 +91,36 @@ interface LimitSetting {
   limitSettings: LimitSettings;
   playground: { tokensPerDay: number };
 }
+type OwnLimits = Record<LimitUnit, readonly [LimitKey, LimitKey]> & { settings: LimitSettings };
+/** By principal, because each request needs all of them. */
+const OWN_LIMITS = new WeakMap<Principal, OwnLimits>();
+
 /** Returns the limits of a token and of its organization, in this order. */
 export function limitKeys(
-  { limitSettings }: Pick<LimitSetting, "limitSettings">,
-  { tokenId, organizationId, limits, organizationLimits }: Principal,
+  { limitSettings: settings }: Pick<LimitSetting, "limitSettings">,
+  principal: Principal,
   unit: LimitUnit,
 ): readonly [LimitKey, LimitKey] {
-  const organizationLimit = organizationLimits?.[unit] ?? limitSettings[unit];
-  return [
-    { key: `token:${tokenId}`, limit: limits?.[unit] ?? organizationLimit },
-    { key: `organization:${organizationId}`, limit: organizationLimit },
-  ];
+  let known = OWN_LIMITS.get(principal);
+  if (known?.settings !== settings) {
+    const { tokenId, organizationId, limits, organizationLimits } = principal;
+    const [token, organization] = [`token:${tokenId}`, `organization:${organizationId}`];
+    const keysOf = (of: LimitUnit) => {
+      const limit = organizationLimits?.[of] ?? settings[of];
+      return [
+        { key: token, limit: limits?.[of] ?? limit },
+        { key: organization, limit },
+      ] as const;
+    };
+    known = {
+      settings,
+      requestsPerMinute: keysOf("requestsPerMinute"),
+      tokensPerMinute: keysOf("tokensPerMinute"),
+      concurrentRequests: keysOf("concurrentRequests"),
+    };
+    OWN_LIMITS.set(principal, known);
+  }
+  return known[unit];
 }
 
 /** The model that a request calls, and its `metadata`. */
@@ -234,14 +253,18 @@ function sourceOf({ budget }: Pick<LimitKey, "budget">) {
   return budget && { fields: { limit_source: "budget", budget } };
 }
 
+const namesFor = (unit: string) => ["limit", "remaining", "reset"].map((what) => `x-ratelimit-${what}-${unit}`);
+const HEADER_NAMES = { requests: namesFor("requests"), tokens: namesFor("tokens") };
+
 /** Returns the headers of limits, by OpenAI's names and by those of draft-ietf-httpapi-ratelimit-headers. */
 export function rateLimitHeaders(states: readonly LimitState[]): Record<string, string> {
   const headers: Record<string, string> = {};
   let [policies, lefts] = ["", ""];
   for (const { unit, limit, remaining, resetSeconds, windowSeconds } of states) {
-    headers[`x-ratelimit-limit-${unit}`] = String(limit);
-    headers[`x-ratelimit-remaining-${unit}`] = String(remaining);
-    headers[`x-ratelimit-reset-${unit}`] = `${resetSeconds}s`;
+    const [limitName = "", remainingName = "", resetName = ""] = HEADER_NAMES[unit];
+    headers[limitName] = String(limit);
+    headers[remainingName] = String(remaining);
+    headers[resetName] = `${resetSeconds}s`;
     const separator = policies === "" ? "" : ", ";
     policies += `${separator}"${unit}";q=${limit};w=${windowSeconds}`;
     lefts += `${separator}"${unit}";r=${remaining};t=${resetSeconds}`;

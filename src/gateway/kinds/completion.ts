@@ -132,9 +132,9 @@ export function fitToModel(
   request: ChatCompletionRequest,
   model: CatalogModel,
 ): { request: ChatCompletionRequest; ignored: string[] } {
-  const fitted: ChatCompletionRequest = { ...request };
   const stated = Object.keys(request) as (keyof ChatCompletionRequest)[];
-  const excess = stated.filter((field) => fitted[field] !== undefined && !takesField(model, field));
+  const excess = stated.filter((field) => request[field] !== undefined && !takesField(model, field));
+  const fitted = excess.length === 0 ? request : { ...request };
   for (const field of excess) {
     const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
     if (isDefault?.(fitted[field])) delete fitted[field];
