@@ -110,8 +110,7 @@ export function takeQueryKey(request: IncomingMessage, url: string, isAllowed: b
   if (!isAllowed) return url.replace(QUERY_KEY, `${before}key=${after}`);
   const token = new URLSearchParams(`key=${key}`).get("key") ?? "";
   request.headers[GOOGLE_KEY_HEADER] ??= token;
-  const { headersDistinct } = request;
-  headersDistinct[GOOGLE_KEY_HEADER] = [...(headersDistinct[GOOGLE_KEY_HEADER] ?? []), token];
+  request.rawHeaders.push(GOOGLE_KEY_HEADER, token);
   return url.replace(QUERY_KEY, after === "" ? "" : before);
 }
 
@@ -129,20 +128,20 @@ const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
  * (RFC 6750, section 2).
  */
 export function bearerToken(request: FastifyRequest): string {
-  const { headersDistinct } = request.raw;
-  const header = request.headers.authorization;
+  const { raw, headers } = request;
+  const header = headers.authorization;
   const query = request.query as Record<string, unknown> | undefined;
   if (query?.key !== undefined && request.routeOptions.config.errors === geminiErrors) {
     const message =
       "A token in the query is not allowed. Send it in the header `x-goog-api-key`, or let the operator set server.keyInQuery.";
     throw new ApiError("invalid_value", message, { param: "key" });
   }
-  if (query?.access_token !== undefined || (headersDistinct.authorization ?? []).length > 1) {
+  if (query?.access_token !== undefined || (header !== undefined && headerValues(raw, "authorization").length > 1)) {
     const message = "Send one access token, once: in a single header `Authorization: Bearer <token>`.";
     throw new ApiError("invalid_value", message, { param: "Authorization" });
   }
-  const names = API_KEY_HEADERS.filter((name) => headersDistinct[name] !== undefined);
-  const sent = new Set<string | undefined>(names.flatMap((name) => headersDistinct[name] ?? []));
+  const names = API_KEY_HEADERS.filter((name) => headers[name] !== undefined);
+  const sent = new Set<string | undefined>(names.flatMap((name) => headerValues(raw, name)));
   if (header !== undefined) sent.add(BEARER.exec(header)?.[1]);
   if (sent.size > 1) {
     const message = "The request has different access tokens. Send only one of them.";
@@ -151,6 +150,12 @@ export function bearerToken(request: FastifyRequest): string {
   const [token] = sent;
   if (token !== undefined && API_KEY.test(token)) return token;
   throw new ApiError("missing_token", undefined, { headers: { "www-authenticate": CHALLENGE } });
+}
+
+/** Returns all values of a header, whose name is in lower case. `headersDistinct` would read all other headers too. */
+export function headerValues({ rawHeaders }: IncomingMessage, name: string): string[] {
+  const isNamed = (sent = "") => sent.length === name.length && sent.toLowerCase() === name;
+  return rawHeaders.filter((_value, index) => index % 2 === 1 && isNamed(rawHeaders[index - 1]));
 }
 
 /** Adds the challenge of RFC 6750, section 3, to the error of a rejected token. Returns other errors unchanged. */

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import type { FastifyRequest } from "fastify";
 import { ApiError } from "../errors.ts";
 import type { GatewayCall } from "../gateway/gateway.ts";
+import { headerValues } from "./authentication.ts";
 
 export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 /** Printable ASCII without leading and trailing spaces, which HTTP libraries would remove. */
@@ -41,7 +42,7 @@ export function repetitionOf(request: FastifyRequest, body: object): GatewayCall
 /** Returns the Idempotency-Key of a request, null without one. Throws invalid_value. */
 export function idempotencyKeyOf(request: FastifyRequest): string | null {
   if (request.headers["idempotency-key"] === undefined) return null;
-  const keys = request.raw.headersDistinct["idempotency-key"] ?? [];
+  const keys = headerValues(request.raw, "idempotency-key");
   const [key = ""] = keys;
   if (keys.length > 1 || !KEY.test(key)) {
     const message = `Invalid header '${IDEMPOTENCY_HEADER}': expected one value of 1 to 255 printable ASCII characters.`;

@@ -110,10 +110,11 @@ const FORWARDED = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "
 /** Returns a function that warns at the first request with a forwarded header whose sender is not trusted. */
 function untrustedProxyWarning({ log, trustProxy }: ServerOptions): (request: FastifyRequest) => void {
   const names = trustProxy === false ? FORWARDED : FORWARDED.slice(0, 1);
+  const headers = names.map((name) => name.toLowerCase());
   let hasWarned = false;
   return (request) => {
     if (hasWarned || (request.ips?.length ?? 0) > 1) return;
-    const name = names.find((one) => request.headers[one.toLowerCase()]);
+    const name = names[headers.findIndex((header) => request.headers[header])];
     if (name === undefined) return;
     hasWarned = true;
     log.warn(
@@ -297,6 +298,8 @@ function rewriteUrlFor({ basePath, keyInQuery }: Pick<ServerOptions, "basePath" 
   return (request: IncomingMessage & { originalUrl?: string }) => {
     const { url: sent = "/" } = request;
     const url = basePath === "" ? sent : sent.replace(path, "/");
+    // Most URLs are of other APIs, and are read no further.
+    if (!url.includes("/v1alpha/") && !url.includes("/v1beta/")) return url;
     if (!isGeminiPath(requestPath({ url }))) return url;
     const keyless = takeQueryKey(request, url, keyInQuery);
     const stripped = keyless.replace(VERSION_ALPHA, "/v1beta/").replace(MODEL_ALONE, "$&models/");

@@ -57,11 +57,13 @@ function sentReason(reason: FinishReason, isLegacy: boolean): Choice["finish_rea
 }
 
 /** Converts a message of an answer, or a piece of one. A legacy request has a field of its own for the first call. */
-function toSent<Call extends ToolCall | ToolCallDelta, Named extends object>(
-  { others, tool_calls: calls = [], ...named }: Named & { others?: OtherFields; tool_calls?: Call[] },
+function toSent<Call extends ToolCall | ToolCallDelta, Message extends { others?: OtherFields; tool_calls?: Call[] }>(
+  message: Message,
   isLegacy: boolean,
   toCall: (call: Call) => object,
-) {
+): object {
+  if (message.others === undefined && message.tool_calls === undefined) return message;
+  const { others, tool_calls: calls = [], ...named } = message;
   const [first] = calls;
   const isFirst = isLegacy && first !== undefined && (!("index" in first) || first.index === 0);
   const sent = (isFirst ? calls.slice(1) : calls).map(toCall);
@@ -132,7 +134,7 @@ export class ChatEventEncoder implements EventEncoder {
     const sent = delta && withoutRole(delta);
     if ((sent ?? logprobs ?? once ?? choice ?? null) === null) return;
     if (sent?.content || sent?.refusal || sent?.tool_calls || sent?.audio || sent?.images) state.hasContent = true;
-    const fields = sent ? toSent(sent, this.#options.isLegacy, (call) => toSentDelta(call, state)) : {};
+    const fields = sent ? toSent(sent, this.#options.isLegacy, (call: ToolCallDelta) => toSentDelta(call, state)) : {};
     this.#addEvent(choiceOf(index, fields, null, { logprobs, choice }), { once });
   }
 
