@@ -76,10 +76,7 @@ const ajv = new Ajv({
   code: { optimize: false },
 });
 
-/**
- * Compiles a schema to a function that returns the first issue of a value, or undefined if the value is valid. This waits
- * for the first value: to compile all schemas takes a third of a start, and memory that a service may never need.
- */
+/** Returns a check that returns the first issue. It is compiled at its first use: all schemas take a third of a start. */
 export function compileCheck(schema: TSchema): (value: unknown) => ValidationIssue | undefined {
   let validate: ValidateFunction | undefined;
   return (value) => {
@@ -88,11 +85,7 @@ export function compileCheck(schema: TSchema): (value: unknown) => ValidationIss
   };
 }
 
-/**
- * Returns the most specific error of a value. A failed union lists the errors of all its branches, then its own. The
- * deepest error belongs to the intended branch; at the same depth, an error other than the type means that the type was
- * right.
- */
+/** Returns the error of the intended branch of a union: the deepest one, and rather another than that of the type. */
 function mostSpecific(errors: ErrorObject[]): ErrorObject {
   let best: ErrorObject | undefined;
   for (const error of errors) if (best === undefined || specificity(error) > specificity(best)) best = error;
@@ -161,6 +154,12 @@ export function invalid(param: string, reason: string): ValidationIssue {
 /** Returns the issue of a field that is absent. */
 export function missing(param: string): ValidationIssue {
   return { code: "missing_required_parameter", param, message: `Missing required parameter: '${param}'.` };
+}
+
+/** Returns the issue of two fields that exclude each other; `advice` follows the sentence about them. */
+export function together(param: string, other: string, advice = ""): ValidationIssue {
+  const message = `Setting '${param}' and '${other}' at the same time is not supported.${advice}`;
+  return { code: "invalid_value", param, message };
 }
 
 /** Returns the issue of a value of another type; `param` is null for the whole body. */

@@ -1,6 +1,6 @@
 import { detailsOf, isObject } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { invalid, missing, outOfRange, refuseIf, type ValidationIssue } from "../validation.ts";
+import { invalid, missing, outOfRange, refuseIf, together, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, StatedOutput } from "../wire.ts";
 import { ChatEventEncoder, type ChatStreamOptions, toChatCompletion } from "./encode.ts";
 import { checkParts } from "./image-address.ts";
@@ -77,9 +77,7 @@ export function temperatureIssue(
 
 function checkTogether(request: ChatCompletionRequest): ValidationIssue | undefined {
   if (request.max_tokens !== undefined && request.max_completion_tokens !== undefined) {
-    const message =
-      "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported. Send only one of them.";
-    return { code: "invalid_value", param: "max_tokens", message };
+    return together("max_tokens", "max_completion_tokens", " Send only one of them.");
   }
   const choice = request.tool_choice;
   const tools = request.tools ?? [];

@@ -1,5 +1,5 @@
 import { isObject, type JsonObject } from "../json.ts";
-import { refuseIf, type ValidationIssue } from "../validation.ts";
+import { refuseIf, together } from "../validation.ts";
 import type {
   ChatCompletionRequest,
   RequestMessage,
@@ -12,11 +12,7 @@ import type {
   ToolCall,
 } from "./request.ts";
 
-/**
- * Converts a valid request to the internal form: functions and their calls to tools, custom tools to functions that are
- * marked, and the allowed tools of a choice to the tools that are offered. It may change the request. Throws
- * InvalidRequestError for fields that contradict each other.
- */
+/** Converts a valid request to the internal form, and may change it. Throws InvalidRequestError for a contradiction. */
 export function translateRequest(sent: SentRequest): ChatCompletionRequest {
   refuseIf(twoFormsIssue(sent));
   translateMessages(sent.messages as unknown as SentMessage[]);
@@ -58,13 +54,9 @@ function withTools({ functions, function_call: called, ...request }: SentRequest
 }
 
 function twoFormsIssue({ functions, tools, function_call: called, tool_choice: choice }: SentRequest) {
-  if (functions !== undefined && tools !== undefined) return twoForms("functions", "tools");
-  return called !== undefined && choice !== undefined ? twoForms("function_call", "tool_choice") : undefined;
-}
-
-function twoForms(param: string, other: string): ValidationIssue {
-  const message = `Setting '${param}' and '${other}' at the same time is not supported. Send only '${other}'.`;
-  return { code: "invalid_value", param, message };
+  if (functions !== undefined && tools !== undefined) return together("functions", "tools", " Send only 'tools'.");
+  if (called === undefined || choice === undefined) return undefined;
+  return together("function_call", "tool_choice", " Send only 'tool_choice'.");
 }
 
 function toTool(sent: SentTool): Tool {

@@ -3,7 +3,7 @@ import { checkParts } from "../chat/image-address.ts";
 import { type ChatCompletionRequest, LABEL_CHARACTERS_MAX, type Tool } from "../chat/request.ts";
 import { pick } from "../json.ts";
 import { compileReader } from "../known-fields.ts";
-import { invalid, missing, refused, refuseIf, type ValidationIssue } from "../validation.ts";
+import { invalid, missing, refused, refuseIf, together, type ValidationIssue } from "../validation.ts";
 import type { DecodedCompletion, NativeRequest } from "../wire.ts";
 import { MessageConversation } from "./conversation.ts";
 import { messageEvents, toMessage } from "./encode.ts";
@@ -104,10 +104,7 @@ function toolChoiceIssue({ tool_choice: choice, tools = [] }: MessagesRequest): 
   return invalid("tool_choice.name", "'tools' has no tool with this name");
 }
 
-/**
- * With interleaved thinking, Anthropic accepts a budget above `max_tokens`, and the whole context window bounds the answer
- * ("Extended thinking"). A hold covers `max_tokens`, so the client has to raise it instead.
- */
+/** Anthropic accepts a budget above `max_tokens` for interleaved thinking, but a hold covers only `max_tokens`. */
 function thinkingIssue({ thinking, max_tokens: maxTokens }: MessagesRequest): ValidationIssue | undefined {
   // A request to count tokens has no `max_tokens`.
   if (thinking?.type !== "enabled" || !(thinking.budget_tokens >= maxTokens)) return undefined;
@@ -118,8 +115,7 @@ function thinkingIssue({ thinking, max_tokens: maxTokens }: MessagesRequest): Va
 
 function formatIssue({ output_format, output_config }: MessagesRequest): ValidationIssue | undefined {
   if (output_format === undefined || output_config?.format === undefined) return undefined;
-  const message = "Setting 'output_format' and 'output_config.format' at the same time is not supported.";
-  return { code: "invalid_value", param: "output_format", message };
+  return together("output_format", "output_config.format");
 }
 
 /** Thinking that Claude cannot read is left out of the request for upstreams of this wire, because they would refuse it. */

@@ -120,10 +120,7 @@ class MessageBlocks {
     return this.#open?.type === "text" ? this.#open : this.#begin({ type: "text", text: "" });
   }
 
-  /**
-   * Adds streamed text of reasoning, and the blocks that it ends. A delta with whole blocks may repeat their text, because
-   * it contains a whole message; the text is then that of the blocks.
-   */
+  /** Adds reasoning. A delta that has whole blocks may repeat their text, which is then taken from the blocks. */
   #addReasoning(text: string, details: readonly ReasoningDetail[]): void {
     const isRepeated = this.#open?.type !== "thinking" && details.some(({ type }) => type !== "reasoning.encrypted");
     if (text !== "" && !isRepeated) this.#addThinking(text);
@@ -147,10 +144,7 @@ class MessageBlocks {
     return block;
   }
 
-  /**
-   * Adds a part of a tool call. Parts of other calls wait while the arguments of the open one are incomplete, because
-   * blocks cannot overlap.
-   */
+  /** Adds a part of a call. Others wait while the arguments of the open one are incomplete: blocks cannot overlap. */
   #addCall({ index, id = "", function: { name = "", arguments: text = "" } = {}, extra_content }: ToolCallDelta): void {
     let call = this.#calls.get(index);
     if (call === undefined) {

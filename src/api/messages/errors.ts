@@ -27,14 +27,13 @@ const TYPES: Record<number, string> = {
   429: "rate_limit_error",
   529: "overloaded_error",
 };
-const OVERLOADED = 529;
 /** Makes the SDK's tool runner repeat its request with the whole conversation instead of a thread. */
 const THREAD_CODE = "thread_unsupported_request";
 
 /** Errors in the format of Anthropic's API (Anthropic's documentation, "Errors"). */
 export const messagesErrors: ErrorFormat = {
   schema: MessagesError,
-  status: ({ status, code }) => (code === "overloaded" ? OVERLOADED : status),
+  status: ({ status, code }) => (code === "overloaded" ? 529 : status),
   body: (error, requestId) => ({ ...errorEvent(error), request_id: requestId }),
 };
 

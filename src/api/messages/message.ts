@@ -49,12 +49,10 @@ export type MessageDocument = Static<typeof MessageDocument>;
 type MessageUsage = Static<typeof MessageUsage>;
 export type OutputBlock = Static<typeof OutputBlock>;
 
-const ID_PREFIX = "msg_";
-
 /** Returns a message without content, as a stream begins with it; `first` is the first piece of the answer. */
 export function messageStart(head: AnswerHead, first: AnswerPiece | undefined): MessageDocument {
   return {
-    id: `${ID_PREFIX}${head.id}`,
+    id: `msg_${head.id}`,
     type: "message",
     role: "assistant",
     model: head.model,
@@ -65,10 +63,7 @@ export function messageStart(head: AnswerHead, first: AnswerPiece | undefined): 
   };
 }
 
-/**
- * Returns the usage at the beginning: the prompt as the upstream has counted it, or its estimate. Later pieces do not count, since
- * those that have arrived with the first one depend on how the network cuts the stream.
- */
+/** Returns the usage of the first piece: how many have arrived with it depends on how the network cuts the stream. */
 function usageAtStart({ promptTokens = 0 }: AnswerHead, first: AnswerPiece | undefined): CompletionUsage {
   const { prompt_tokens: counted, ...reported } = first?.usage ?? {};
   const numberOf = (value: unknown) => (typeof value === "number" ? value : 0);

@@ -139,10 +139,7 @@ function withTypes(body: JsonObject): JsonObject {
   return { ...body, input };
 }
 
-/**
- * Leaves out searches of items, which upstreams on this wire would run, and states that shells are those of the client, so
- * that no upstream opens a container for one.
- */
+/** Leaves out the searches of items, and states that shells are the client's, so that no upstream runs either. */
 function withClientTools(asked: ResponsesRequest, unknown: UnknownFields): ResponsesRequest {
   const run = (tools: readonly ResponsesTool[]) => {
     return tools.map((tool) => (tool.type === "shell" ? { environment: { type: "local" as const }, ...tool } : tool));

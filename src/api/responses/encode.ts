@@ -5,8 +5,6 @@ import type { AddEvent, EventEncoder } from "../wire.ts";
 import { type EmitEvent, OutputBuilder, type OutputOptions } from "./output.ts";
 import type { OutputItem, ResponseObject, ResponseSettings, ResponseUsage } from "./response.ts";
 
-const ID_PREFIX = "resp_";
-
 export interface EncoderOptions extends Omit<OutputOptions, "answerId"> {
   settings: ResponseSettings;
 }
@@ -71,7 +69,7 @@ function responseOf(
   lifecycle: Lifecycle,
 ): ResponseObject {
   return {
-    id: `${ID_PREFIX}${id}`,
+    id: `resp_${id}`,
     object: "response",
     created_at: created,
     background: false,

@@ -4,7 +4,8 @@ import type { InputItem } from "./request.ts";
 
 /** Begins the `encrypted_content` that this service writes; other content is that of an upstream's Responses API. */
 const SEALED_PREFIX = "tollgate.";
-const RESPONSES_FORMAT = "openai-responses-v1";
+/** Names OpenAI's encrypted reasoning in `reasoning_details`. */
+export const RESPONSES_FORMAT = "openai-responses-v1";
 
 /** Writes provider data as the `encrypted_content` of a reasoning item. */
 export function toEncryptedContent(state: ProviderState): string {

@@ -46,10 +46,7 @@ export const ResponseUsage = Type.Object({
 export type ResponseUsage = Static<typeof ResponseUsage>;
 
 const orNull = <T extends TSchema>(schema: T) => Nullable(schema, { default: null });
-/**
- * Fields of a response that repeat the settings of its request, with their values where it does not state them. The defaults
- * are those of OpenAI: clients of Open Responses expect numbers, whatever the upstream's own defaults are.
- */
+/** Settings that a response repeats. The defaults are OpenAI's: clients of Open Responses expect numbers. */
 export const ResponseSettings = Type.Object({
   access_programs: Type.Null({ default: null }),
   frequency_penalty: Type.Literal(0, { default: 0 }),

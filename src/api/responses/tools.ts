@@ -13,7 +13,6 @@ const CUSTOM_PARAMETERS = {
   additionalProperties: false,
 };
 
-const TOOL_SEARCH = "tool_search";
 /** OpenAI's limit of the name of a function, which most providers have too. */
 const NAME_CHARACTERS_MAX = 64;
 
@@ -123,7 +122,7 @@ export function toChatTools(
 function toChatTool(tool: ClientTool, name: string, told: readonly (string | undefined)[]): Tool {
   switch (tool.type) {
     case "function":
-    case TOOL_SEARCH: {
+    case "tool_search": {
       const given = pick({ strict: undefined, ...tool }, ["parameters", "strict"]);
       return { type: "function", function: { name, description: joined(told), ...given } };
     }

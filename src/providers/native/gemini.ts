@@ -84,10 +84,7 @@ function finishOf(reason: string, hasCalls: boolean): FinishReason {
   return FILTERED.test(reason) ? "content_filter" : toFinishReason(reason, hasCalls);
 }
 
-/**
- * Converts the counters, of which the prompt's stand in every response. Without a count of the candidates, which grows, they
- * are a report of nothing but the prompt, until the last one.
- */
+/** Converts the counters. Without a count of the candidates they report only the prompt, until the last response. */
 function toUsage(metadata: unknown, isLast: boolean): UpstreamUsage | undefined {
   const usage = detailsOf(metadata);
   const { promptTokenCount: prompt, candidatesTokenCount: candidates } = usage;

@@ -1,8 +1,8 @@
 import type { ContentPart, ReasoningDetail, RequestMessage, Tool, ToolCall } from "../../api/chat/request.ts";
 import { pick } from "../../api/json.ts";
+import { RESPONSES_FORMAT } from "../../api/responses/reasoning.ts";
 import { type FieldSupport, fitFields, passing, translating } from "../fields.ts";
 import { type UpstreamRequest, unsupportedField } from "../provider.ts";
-import { RESPONSES_REASONING } from "./responses.ts";
 
 type Item = Record<string, unknown>;
 
@@ -19,11 +19,7 @@ const FIELDS: FieldSupport = {
   ...translating("verbosity", "tools.custom", "content.file", "content.file.file_url"),
 };
 
-/**
- * Converts a chat completion to a body of the Responses API (https://platform.openai.com/docs/guides/migrate-to-responses),
- * for models that only this API serves. Returns the names of the fields that it leaves out, which are hints. Throws UpstreamError
- * `unsupported` if it cannot express the request.
- */
+/** Converts a chat completion to the Responses API. Returns the hints that it leaves out. Throws UpstreamError. */
 export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: string[] } {
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
@@ -134,7 +130,7 @@ function toCall({ id, isCustom, function: { name, arguments: given } }: ToolCall
   return { type: "function_call", call_id: id, name, arguments: given };
 }
 
-const isForeign = ({ format }: ReasoningDetail) => format !== RESPONSES_REASONING;
+const isForeign = ({ format }: ReasoningDetail) => format !== RESPONSES_FORMAT;
 
 /** Sends back only reasoning that this API wrote: its items must come back with the results of tool calls. */
 function toReasoning({ reasoning_details: details = [] }: RequestMessage): Item[] {

@@ -3,15 +3,13 @@ import { NATIVE_DOCUMENT, type NativeEvent } from "../../api/answer.ts";
 import type { Delta, FinishReason } from "../../api/chat/completion.ts";
 import type { ReasoningDetail } from "../../api/chat/request.ts";
 import { detailsOf, isObject, type JsonObject, nameOf, objectsIn, textOf } from "../../api/json.ts";
+import { RESPONSES_FORMAT } from "../../api/responses/reasoning.ts";
 import { deltaTexts } from "../../api/sent-text.ts";
 import { complaintFailure, toComplaint } from "../errors.ts";
 import type { WireReader } from "../openai/answer.ts";
 import { type UpstreamChunk, UpstreamError, type UpstreamUsage } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
 import { toChunk } from "./messages.ts";
-
-/** Names OpenAI's encrypted reasoning in `reasoning_details`. */
-export const RESPONSES_REASONING = "openai-responses-v1";
 
 /** Statuses of an answer that is as long as it will be. The others are `failed`, `cancelled`, and those of work in progress. */
 const ENDED: ReadonlySet<string> = new Set(["completed", "incomplete"]);
@@ -206,7 +204,7 @@ function textDelta(field: "content" | "refusal" | "reasoning_content", text: unk
 
 function reasoningDelta({ id, encrypted_content: data }: JsonObject): Delta {
   if (typeof data !== "string" || data === "") return {};
-  const detail: ReasoningDetail = { type: "reasoning.encrypted", format: RESPONSES_REASONING, data };
+  const detail: ReasoningDetail = { type: "reasoning.encrypted", format: RESPONSES_FORMAT, data };
   if (typeof id === "string") detail.id = id;
   return { reasoning_details: [detail] };
 }
