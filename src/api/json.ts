@@ -43,10 +43,7 @@ export function detailsOf(value: unknown): JsonObject {
   return isObject(value) ? value : {};
 }
 
-/**
- * Reads the arguments of a tool call. Text that is no object, because the answer may have ended in the middle of it, is kept
- * under a name that Anthropic's documentation proposes.
- */
+/** Reads the arguments of a call. Other text than an object stays under a name that Anthropic's documentation proposes. */
 export function argumentsObject(text: string): JsonObject {
   const given = text.trim() === "" ? {} : parseJson(text);
   return isObject(given) ? given : { INVALID_JSON: text };

@@ -1,10 +1,7 @@
 const BUCKETS_PER_DOUBLING = 4;
 const BOUND_MS_MAX = 2 ** 24;
 
-/**
- * Bucket bounds of times to the first token and of durations, in milliseconds. Four buckets per doubling give values within
- * 10 % from 20 ms to 4 hours. The number of a bucket is the number of bounds at or below the time.
- */
+/** Bucket bounds in milliseconds, four per doubling. The number of a bucket is that of the bounds up to the time. */
 export const LATENCY_BOUNDS_MS: readonly number[] = bounds();
 
 function bounds(): number[] {

@@ -17,10 +17,7 @@ export class PlacedMessages {
     return made;
   }
 
-  /**
-   * Returns the wire's path of the message or the part in a path of the internal form, and the rest of that path. Undefined
-   * for a path that has neither.
-   */
+  /** Returns the wire's path of a message or a part by its path in the internal form, and the rest of that path. */
   find(param: string): { path: string; rest: string; isPart: boolean } | undefined {
     const [, index, partIndex, rest = ""] = MESSAGE_PARAM.exec(param) ?? [];
     const message = this.messages[Number(index)];

@@ -1,7 +1,4 @@
-/**
- * Everything that can have a price: classes of tokens, parts of these classes with a price of their own, and calls. This
- * table is the only place that lists them. A class is a class of tokens (`direction`), a part of one (`partOf`), or a call.
- */
+/** Everything that can have a price: classes of tokens (`direction`), parts of them (`partOf`), and calls. */
 export const PRICE_CLASSES = {
   input: {
     code: "i",

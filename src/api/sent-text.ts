@@ -16,10 +16,7 @@ export interface SentTextVisitor {
 
 type TextVisitor = { add(text: string): void };
 
-/**
- * Fields by which the wires put an answer together. Their values that are short words, and the names of all fields here,
- * are its frame and count as nothing. Everything else counts.
- */
+/** Fields of the wires' frame. Their names, and those of CONTENT, count as nothing, as do their short words. */
 const FRAME = new Set(
   `type id object status role name index item_id call_id tool_use_id output_index content_index summary_index
   annotation_index command_index sequence_number start_index end_index stop_reason stop_sequence system_fingerprint service_tier
@@ -138,10 +135,7 @@ function visitAudio({ transcript, ...rest }: { transcript?: unknown }, visitor: 
   visitOther(typeof transcript === "string" ? rest : { transcript, ...rest }, visitor);
 }
 
-/**
- * Visits the text of a value but for the parts that are counted already. Does not recurse, because an upstream chooses the
- * depth.
- */
+/** Visits all text that is not counted already. Does not recurse, because an upstream chooses the depth. */
 function visitOther(root: unknown, visitor: SentTextVisitor, counted: Pick<Set<unknown>, "has"> = NOTHING): void {
   const open: { field: string; value: unknown }[] = [{ field: "", value: root }];
   for (let next = open.pop(); next !== undefined; next = open.pop()) {

@@ -50,11 +50,7 @@ function fixedCatalog(
   return { notes, aliases, byPriceList, find, list: () => list };
 }
 
-/**
- * Builds the catalog at a time, in milliseconds since 1970: the models of the configuration, or, if it has none, all known
- * models of the providers; the models of local servers; and those of the sandbox unless it is disabled. Throws
- * OperatorError with one line for a mistake in the configuration.
- */
+/** Builds the catalog at a time, in milliseconds since 1970. Throws OperatorError with one line for a mistake. */
 export function buildCatalog(sources: CatalogSources, nowMs: number): FixedCatalog {
   const hasSandbox = sources.sandbox?.enabled !== false;
   const context = { ...sources, providers: withSandbox(sources.providers, hasSandbox), nowMs };
@@ -170,11 +166,7 @@ type AliasSettings = Readonly<Record<string, string>>;
 /** The beginnings of the names that Claude Code and Gemini CLI ask for if they have no setting of a model. */
 const DEFAULT_ALIASES = ["claude-", "gemini-"];
 
-/**
- * Returns the models that aliases name. Without settings, a catalog without configured models has the default ones, so that
- * these clients work. A model of a local server that is not found now is left out. Throws OperatorError with one
- * line that has the key, the value and the allowed values.
- */
+/** Returns the models by their aliases, by default those that known clients ask for. Throws OperatorError. */
 function resolveAliases(
   stated: AliasSettings | undefined,
   models: ReadonlyMap<string, CatalogModel>,
@@ -217,10 +209,7 @@ function idsOf(models: ReadonlyMap<string, CatalogModel>): string {
   return ids.length <= IDS_SHOWN_MAX ? ids.join(", ") : `${ids.slice(0, IDS_SHOWN_MAX).join(", ")}, …`;
 }
 
-/**
- * Returns the model that a default alias names: one of the same beginning, else another model, else one of the sandbox; of
- * those that take tools the newest of the cheaper half, so that nobody pays for the most expensive model without asking for it.
- */
+/** Returns the newest model with tools of the cheaper half of a family, else of all models, else of the sandbox. */
 function usualModel(models: readonly CatalogModel[], beginning: string): CatalogModel | undefined {
   const able = models.filter(
     ({ capabilities, deprecatedSince }) => capabilities.has("tools") && deprecatedSince === null,

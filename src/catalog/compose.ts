@@ -30,10 +30,7 @@ export interface Knowledge {
 /** Settings of a model itself, in the configuration. */
 export type Stated = Omit<Static<typeof ModelSchema>, "id" | "routes" | "price" | "limits">;
 
-/**
- * Bound of an unknown context window: hardly any model has more. Holds cover it, and a prompt within it is not refused here
- * but by the upstream.
- */
+/** Bound of an unknown context window, which holds cover. Hardly any model has more; its upstream would refuse it. */
 const UNKNOWN_CONTEXT_WINDOW_TOKENS_MAX = 1_048_576;
 /** Cutoff date of a model without facts: nearly every model in use knows events up to it. */
 const ASSUMED_CUTOFF_DATE = "2023-12-31";

@@ -261,10 +261,7 @@ function readPrice(key: string, { serviceTiers, images = {}, from, ...stated }: 
   return { ...list, serviceTiers: Object.fromEntries(lists) };
 }
 
-/**
- * Reads the prices of a service tier by the length of the prompt. A class that is not stated for long prompts costs as much
- * as for shorter ones. The usual prices apply to what the service tier does not state at all.
- */
+/** Reads prices by the length of the prompt. A class that is not stated costs as for shorter ones, or as usually. */
 function readTiers(
   key: string,
   statements: readonly StatedTiers[],

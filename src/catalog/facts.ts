@@ -65,12 +65,7 @@ export function offeredBy(providerId: string): string[] {
   return Object.keys(offers[providerId] ?? {});
 }
 
-/**
- * Finds the facts of a model by the upstream's name; undefined if there are none. `providerId` is the id of a known
- * provider, or undefined for another server. A name is also found without the vendor before it and without the date or the
- * tag `latest` at its end: `openai/gpt-5-mini-2025-08-07` is `gpt-5-mini`, and `gpt-oss:20b` is `gpt-oss-20b`. Amazon's names are
- * found, too.
- */
+/** Finds the facts of a model by the upstream's name, also with a vendor, a date, a tag, or in Amazon's spelling. */
 export function findFacts(providerId: string | undefined, model: string): ModelFacts | undefined {
   const names = spellings(model);
   const offered = providerId === undefined ? undefined : offers[providerId];

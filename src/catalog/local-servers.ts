@@ -35,11 +35,7 @@ const DETAILED_MODELS_MAX = 50;
 const BODY_BYTES_MAX = 4 * 1024 * 1024;
 const NAME = /^[^\s\p{Cc}]{1,180}$/u;
 
-/**
- * Requests the model lists of all servers in parallel, within `timeoutMs`. Returns the servers that answer with a model list
- * in time, except instances of this service. `ownPort` is the port of the service itself, which is not called. A server that
- * does not answer is not an error.
- */
+/** Returns the servers that list models within `timeoutMs`, except services of this kind. `ownPort` is not called. */
 export async function findServers(
   servers: readonly LocalServer[],
   { ownPort, timeoutMs }: { ownPort: number | undefined; timeoutMs: number },

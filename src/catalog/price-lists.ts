@@ -8,11 +8,7 @@ import { type CatalogModel, type PriceList, withRoutes } from "./model.ts";
 /** The price lists of the configuration, by their names. */
 export type PriceListSettings = Static<typeof PriceLists>;
 
-/**
- * Returns a model at the prices of a list in force at a time, in milliseconds since 1970: those that the list states for it, or
- * its own ones multiplied by the factor. Each price names the list, so that charges do. Throws OperatorError with one line for a
- * mistake in the list.
- */
+/** Returns a model at the prices of a list: stated ones, or its own times the factor. Throws OperatorError. */
 export function atPriceList(
   model: CatalogModel,
   name: string,

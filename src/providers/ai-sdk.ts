@@ -111,10 +111,7 @@ async function embed(upstream: Upstream, wire: EmbeddingWire, call: TaskCall<"em
 const INPUTS_A_CALL_MAX = 64;
 const CALLS_AT_ONCE = 4;
 
-/**
- * Creates embeddings with a package's model, in as many calls of the upstream as it needs for the inputs. The tokens are
- * unknown if one call does not report them. Rejects with the first failure; aborting `signal` ends the calls that run.
- */
+/** Creates embeddings in as many calls as they need. The tokens are unknown if one call does not report them. */
 async function embedInCalls(
   model: EmbeddingModelV4,
   { options, inputsACall }: EmbeddingWire,
@@ -199,11 +196,7 @@ function hasEnded({ unified, raw }: LanguageModelV4FinishReason): boolean {
   return raw !== undefined && unified !== "error" && unified !== "interrupted";
 }
 
-/**
- * Converts an error that a package threw, or sent within a stream, to an UpstreamError; returns the signal's reason if it
- * was aborted. The failure of the connection, if there was one, takes precedence over the package's error.
- * The package's own messages are dropped, because they quote the answer.
- */
+/** Converts an error of a package, but for its message, which quotes the answer. A connection's failure comes first. */
 function toUpstreamError(error: unknown, { failure, scrub }: CallFetch, signal: AbortSignal): unknown {
   if (signal.aborted) return signal.reason;
   if (failure !== undefined) return failure;
@@ -224,10 +217,7 @@ const UNSUPPORTED_ERRORS = new Set([
   "AI_InvalidArgumentError",
 ]);
 
-/**
- * Returns the body of an error that an upstream sent as the first event of a stream, which some packages report as an
- * answer with an error status; undefined for any other error.
- */
+/** Returns the body of an error that began a stream, which some packages report as an answer with an error status. */
 function errorBodyOf(error: Error): string | undefined {
   if (error.name !== "AI_APICallError" || !("statusCode" in error) || !("responseBody" in error)) return undefined;
   const { statusCode, responseBody } = error;

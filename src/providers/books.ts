@@ -91,10 +91,7 @@ const SECONDS_MAX = Date.parse("9999-12-31") / 1_000;
 /** The columns of a CSV file. */
 export const CSV_COLUMNS: readonly string[] = Object.values(SHAPES.csv).flatMap((names) => names.split(" "));
 
-/**
- * Reads the file of a provider. `columns` are the headers of a CSV file by our names, where they differ. Rejects with
- * OperatorError if it cannot be read or is of another form.
- */
+/** Reads the file of a provider. `columns` are the headers of a CSV file by our names. Rejects with OperatorError. */
 export async function* readLines(
   provider: keyof typeof SHAPES,
   file: string,

@@ -3,10 +3,7 @@ import { detailsOf, isObject, type JsonObject, objectsIn, parseJson, textOf } fr
 import { UpstreamError, type UpstreamFailure } from "./provider.ts";
 import type { Scrub } from "./scrub.ts";
 
-/**
- * Returns the failure of an answer whose status is not 200. `text` is its body. The kind of failure depends on the status
- * and, because upstreams use statuses differently, on known codes and wordings.
- */
+/** Returns the failure of an answer whose status is not 200, by the status and by known codes and wordings. */
 export function statusFailure(status: number, headers: IncomingHttpHeaders, text: string, scrub: Scrub): UpstreamError {
   return toError(status, `The upstream answered ${status}`, readComplaint(text, headers), scrub);
 }
@@ -188,11 +185,7 @@ function statusIn(value: unknown): number | undefined {
 
 const SECONDS_MAX = 86_400;
 
-/**
- * Returns the seconds of a Retry-After header, from 0 to a day. The header has a number of seconds or a date (RFC 9110,
- * section 10.2.3). A date is compared with the answer's own Date header, because the clocks of the two machines may differ.
- * Undefined if the header is absent or invalid.
- */
+/** Returns the seconds of a Retry-After header (RFC 9110), from 0 to a day. A date counts from that of the answer. */
 function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
   const value = headers["retry-after"]?.trim();
   if (value === undefined || value === "") return undefined;

@@ -40,10 +40,7 @@ const supporting =
 export const passing = supporting("passed");
 export const translating = supporting("translated");
 
-/**
- * Returns the treatment of a field by an upstream. Where its row does not say otherwise, a hint is left out, and named in
- * `x-tollgate-ignored`; a field that changes the answer is refused.
- */
+/** Returns the treatment of a field, by default: a hint is ignored, and one that changes the answer is refused. */
 export function treatmentOf(support: FieldSupport, field: RareField): Treatment {
   return support[field] ?? (REFUSED.has(field) ? "refused" : "ignored");
 }

@@ -77,10 +77,7 @@ function leastOf(asked: unknown, most: number): number {
   return typeof asked === "number" ? Math.min(asked, most) : most;
 }
 
-/**
- * Betas of the Messages API that change what a request costs beyond its hold: prices of longer prompts or of faster answers,
- * and work that the upstream does itself. All others are passed on, as Claude Code's documentation asks of gateways.
- */
+/** Betas by which a request could cost more than its hold. Others pass, as Claude Code asks of gateways. */
 const DEAR_BETA =
   /^(advisor-tool|code-execution|compact|context-1m|fast-mode|mcp-client|server-side-fallback|skills|web-fetch|web-search)-[\w-]{1,40}$/;
 
@@ -97,11 +94,7 @@ function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["
   return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
 }
 
-/**
- * Returns a provider with a second wire: requests on this wire pass to the upstream, and chat completions of models that
- * the upstream serves on this wire only are translated to it. `settings.baseUrl` must be set. Throws OperatorError if a
- * setting is wrong.
- */
+/** Returns a provider that also takes requests on its second wire. `baseUrl` must be set. Throws OperatorError. */
 export function withSecondWire(
   provider: Provider,
   secondWire: SecondWire,

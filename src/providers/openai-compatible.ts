@@ -39,10 +39,7 @@ export function createOpenAiCompatible(
   };
 }
 
-/**
- * Creates a provider for Azure OpenAI (https://learn.microsoft.com/azure/ai-foundry/openai/latest). Throws OperatorError if a
- * setting is wrong.
- */
+/** Creates a provider for Azure OpenAI, as its row in the registry documents. Throws OperatorError. */
 export function createAzure(settings: ProviderSettings, environment: Environment): Provider {
   const { id, apiKey, baseUrl, resourceName } = settings;
   if (baseUrl === null && !resourceName) {

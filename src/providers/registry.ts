@@ -15,10 +15,7 @@ import type { SecondWire } from "./settings.ts";
 export interface UnsupportedFeatures {
   /** Capabilities that its models have, but that are not available through this provider. */
   lacks: readonly Capability[];
-  /**
-   * Request fields that it refuses or ignores. `response_format.json_object` and the like name one value of a field,
-   * `image_url.address` names images that are sent by their address.
-   */
+  /** Fields, or values of them, that it refuses or ignores. `image_url.address` is an image sent by its address. */
   refuses: readonly string[];
 }
 
@@ -50,10 +47,7 @@ export interface KnownProvider extends UnsupportedFeatures {
   compatible?: UnsupportedFeatures;
 }
 
-/**
- * A row with a wire does not repeat the fields in `refuses` that the wire does not take. The variable of the key is named
- * after the id, as in `OPENAI_API_KEY`, where the row names no other.
- */
+/** `refuses` does not repeat what the wire lacks. The variable of the key is named after the id by default. */
 type Row = Pick<KnownProvider, "id" | "name" | "documentation"> &
   Partial<KnownProvider> &
   ({ wire: Wire } | { baseUrl: string } | { kind: string });

@@ -21,11 +21,7 @@ const NO_FAULT = { events: [] };
 const FIELDS = passing("n");
 const MODELS = ["echo", "story", "fault"] as const;
 
-/**
- * Creates the provider of the sandbox models: deterministic, without a network, with correct usage. `echo` answers with the
- * last user message, `story` writes until `max_tokens`, and `fault` simulates the faults that its message names
- * (sandbox/fault.ts). All three call tools and follow a `response_format` (sandbox/script.ts).
- */
+/** Creates the provider of the sandbox models: deterministic, without a network, with correct usage. */
 export function createSandbox({ id, timeouts }: ProviderSettings, _environment: Environment): Provider {
   return {
     id,

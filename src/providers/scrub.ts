@@ -74,10 +74,7 @@ const PART_CHARACTERS = 8;
 /** Space, and characters without a width. */
 const BLANK = /[\s\p{Cc}\p{Cf}]/u;
 
-/**
- * Returns a function that removes the parts of secrets from a text, whatever its case and the space in it: upstreams quote
- * keys with their middle left out, in groups, or on several lines. The work is proportional to the length of the text.
- */
+/** Returns a remover of parts of secrets, of any case and spacing: upstreams quote keys shortened or in groups. */
 function partsRemover(secrets: readonly string[]): (text: string) => string {
   const parts = new Set(secrets.flatMap((secret) => partsOf(inked(secret).ink)));
   if (parts.size === 0) return (text) => text;
@@ -113,10 +110,7 @@ function partsOf(ink: string): string[] {
   return Array.from({ length: count }, (_, at) => ink.slice(at, at + PART_CHARACTERS));
 }
 
-/**
- * Returns the scrub for the answers to a request. If the request sends an image by its address, the upstream's reasons are
- * hidden, because they may reveal what the upstream found at that address.
- */
+/** Returns the scrub for a request. With an image's address it hides all reasons: they may tell what is there. */
 export function scrubFor({ messages }: Pick<UpstreamRequest, "messages">, scrub: Scrub): Scrub {
   if (firstAddress(messages) === undefined) return scrub;
   const reason =

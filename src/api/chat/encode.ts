@@ -216,10 +216,7 @@ function onlyContentOf(delta: Delta): string | undefined {
   return delta.content || undefined;
 }
 
-/**
- * Removes from a delta the role, which was sent when the stream opened, and empty content, which would turn the `null` of
- * a tool call or a refusal into an empty text. Returns undefined when nothing is left.
- */
+/** Removes the role, which was sent before, and empty content, which would replace a `null`. May return undefined. */
 function withoutRole({ role: _sent, content, ...rest }: Delta): Delta | undefined {
   const hasOther = Object.values(rest).some((value) => value !== undefined && value !== null && value !== "");
   if (!content && !hasOther) return undefined;

@@ -16,11 +16,7 @@ const NO_BASE64 = /[^A-Za-z0-9+/]/;
 
 const EXPECTED = "Expected a public https:// address, or data:image/…;base64,…";
 
-/**
- * Validates the address of an image: a `data:` URL, or a public `https:` address, which the model's provider fetches.
- * Returns the problem as the end of a sentence, or undefined. Host names are not resolved, so a name that resolves to a
- * private address is not detected.
- */
+/** Returns the fault of an image's address as the end of a sentence, or undefined. Host names are not resolved. */
 export function imageAddressFault(address: string): string | undefined {
   if (!isDataAddress(address)) return addressFault(address, EXPECTED);
   if (DATA_HEAD.test(address.slice(0, DATA_HEAD_LENGTH_MAX))) return base64Fault(address, "image");

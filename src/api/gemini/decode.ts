@@ -31,10 +31,7 @@ const SETTINGS = {
   frequency_penalty: "frequencyPenalty",
 } as const;
 
-/**
- * Fields that would change the answer, or make tokens that no hold covers, such as tools that the provider would run. The
- * schema of what a function returns is a hint.
- */
+/** Fields that would change the answer, or make tokens that no hold covers. The schema of a result is only a hint. */
 const REFUSED =
   /^(?:cachedContent|continuationToken|tools\.(?!functionDeclarations\.response(?:JsonSchema)?$).+|contents\.parts\.(?:executableCode|codeExecutionResult|toolCall|toolResponse)|generationConfig\.(?:responseLogprobs|logprobs|responseFormat|speechConfig|imageConfig|translationConfig|audio\w+))$/;
 

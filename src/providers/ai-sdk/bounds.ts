@@ -11,10 +11,7 @@ export const AMAZON_EVENT_STREAM = "application/vnd.amazon.eventstream";
 /** Bytes of the shortest frame: its length, the length of its headers, and two checksums. */
 const FRAME_BYTES_MIN = 16;
 
-/**
- * Reads a piece of an answer and passes on complete events. Returns the length of the event that has begun. Throws UpstreamError
- * if the answer or an event is too long.
- */
+/** Passes on whole events. Returns the length of the one that has begun. Throws UpstreamError if it is too long. */
 type Bounds = (piece: Buffer, pass: Pass) => number;
 type Pass = (whole: Uint8Array) => void;
 
@@ -36,11 +33,7 @@ const WHOLE: Readonly<Record<string, (scrub: Scrub) => Bounds>> = {
   [AMAZON_EVENT_STREAM]: wholeFrames,
 };
 
-/**
- * Passes on complete events in a normal form, because the packages fail on an event without data and lose the last event
- * of a stream whose lines end in CR. Some packages also ignore an event that contains only an error; here it ends the
- * answer.
- */
+/** Passes on events in a form that the packages read: with data, and with LF. An error in one ends the answer. */
 function wholeEvents(scrub: Scrub): Bounds {
   const reader = new EventStreamReader();
   return (piece, pass) => {
@@ -84,10 +77,7 @@ function passTogether(events: readonly string[], pass: Pass): void {
   if (together !== "") pass(encoder.encode(together));
 }
 
-/**
- * Passes on complete frames of Amazon's event stream ("Event stream encoding" in the Smithy specification), one by one.
- * The package would drop complete frames before a broken one, and copies its whole input for each frame in it.
- */
+/** Passes on whole frames (Smithy, "Event stream encoding"): the package would drop those before a broken one. */
 function wholeFrames(): Bounds {
   /** The frame that has begun. Small pieces would each take many times their length as buffers of their own. */
   let frame = Buffer.alloc(0);

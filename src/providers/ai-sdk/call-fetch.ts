@@ -110,10 +110,7 @@ export class CallFetch {
     }
   };
 
-  /**
-   * Returns the body as a stream. If the connection breaks, the stream ends as if it were complete, because the packages'
-   * pipes would drop the data before an error. The failure is reported after that data has been read.
-   */
+  /** Returns the body as a stream. A break ends it as if it were whole: pipes would drop the data before an error. */
   #stream(body: HttpBody, type: string): ReadableStream<Uint8Array> {
     const bounds = byteBoundsOf(type, this.scrub);
     const pieces: Uint8Array[] = [];
@@ -158,10 +155,7 @@ export class CallFetch {
   }
 }
 
-/**
- * Tracks whether the reader of an answer is waiting for more than the package has buffered. Each pipe of a package takes
- * and buffers a piece even while its reader is not reading, so the pipes are fed only while there is demand.
- */
+/** Tracks whether the reader waits, because the pipes of a package buffer pieces even while nobody reads. */
 export class Demand {
   /** True at first: some packages read the beginning of an answer before they return a stream. */
   #isThere = true;

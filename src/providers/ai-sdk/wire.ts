@@ -44,9 +44,7 @@ export interface Wire {
   keys: readonly KindKey[];
   /** Returns the fault of the settings, worded to follow "the kind … "; undefined if they are valid. */
   fault(settings: ProviderSettings): string | undefined;
-  /**
-   * Called once per provider, so that it may keep credentials. `fetchToken` sends requests for access tokens.
-   */
+  /** Called once per provider, so that it may keep credentials. `fetchToken` sends requests for access tokens. */
   connect(settings: ProviderSettings, fetchToken: Fetch): Connect;
   /** Absent where the provider, or its package, has no embeddings. */
   embedding?: EmbeddingWire;

@@ -142,10 +142,7 @@ function toMessage(message: RequestMessage, format: RequestFormat): SentMessage 
   };
 }
 
-/**
- * Leaves out signed reasoning, which this service adds to `extra_content` and only the provider that signed it can read.
- * Returns undefined if nothing else is in it.
- */
+/** Leaves out signed reasoning, which only its provider can read. Returns undefined if nothing else is in it. */
 function withoutReasoning(extra: unknown): unknown {
   if (!isObject(extra)) return extra;
   const { reasoning_details: _signed, ...others } = extra;

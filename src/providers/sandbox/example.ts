@@ -18,11 +18,7 @@ const COST_MAX = 100_000;
 const COST_OF_A_VALUE = 10;
 const SHOWN_CHARACTERS_MAX = 160;
 
-/**
- * Makes a small value that a JSON schema allows: the value that it gives, otherwise only required properties, the shortest
- * arrays and texts, and the number nearest to 0. `param` is the field of the request that contains the schema. Throws
- * UpstreamError `unsupported` for a keyword that the sandbox does not follow, and for an example that would be too large.
- */
+/** Makes a small value that a JSON schema, in the field `param`, allows. Throws UpstreamError `unsupported`. */
 export function exampleOf(schema: unknown, param: string): unknown {
   return new ExampleMaker(schema, param).make(schema, "#", 0);
 }

@@ -44,10 +44,7 @@ function breaksOff(what: string, tokens: number, failure: UpstreamFailure, messa
   return phrase(`${what} after ${tokens} tokens`, (words) => ({ events: [eventOf(words)] }), `${what}${AFTER}`);
 }
 
-/**
- * The language of `fault`: phrases in any order, separated by commas, semicolons, line feeds, "and" or "then". Times are in
- * ms or s. Without a number of tokens, a fault occurs after the first token.
- */
+/** The phrases, in any order. Times are in ms or s; without a number of tokens, a fault occurs after the first. */
 const PHRASES: readonly Phrase[] = [
   instead(
     "status 429 retry-after 3",

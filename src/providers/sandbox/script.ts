@@ -12,11 +12,7 @@ export interface Script {
 
 const TOKENS_MAX = 65_536;
 
-/**
- * Writes an answer's script of at most `max_tokens`, and at most 65,536: a tool call if the request has tools and allows one,
- * JSON if the response format requires it, otherwise the given tokens up to a stop sequence. Throws UpstreamError
- * `unsupported` if the sandbox cannot follow the schema.
- */
+/** Writes a tool call or JSON if the request asks for it, else the tokens. Throws UpstreamError for its schema. */
 export function toScript(request: UpstreamRequest, tokens: Iterable<string>): Script {
   const tool = calledTool(request);
   const json = jsonOf(request, tool);
@@ -82,11 +78,7 @@ function jsonOf({ tools, response_format: format }: UpstreamRequest, tool: Tool 
 /** A word that may be the name of a function, by OpenAI's rules. */
 const NAME = /[\w.-]{1,64}/g;
 
-/**
- * Chooses the tool that the sandbox calls, if any. After a tool's result it answers with text, so that an agent's loop
- * ends. Otherwise `tool_choice` decides: a named tool is called; with "required" or "auto", or without a choice, the first
- * tool whose name appears in the last user message, else the first one; with "none" no tool.
- */
+/** Chooses the tool that is demanded, else one that the last user message names, else the first. None after a result. */
 function calledTool({ messages, tools, tool_choice }: UpstreamRequest): Tool | undefined {
   if (tools === undefined || tool_choice === "none" || messages.at(-1)?.role === "tool") return undefined;
   if (typeof tool_choice === "object") {

@@ -57,10 +57,7 @@ export function* story(seed: number): Generator<string, undefined> {
   }
 }
 
-/**
- * Returns the position of the first occurrence of a text, or -1. Takes time in proportion to both lengths (Knuth, Morris
- * and Pratt, 1977): `indexOf` takes seconds for long texts that nearly match.
- */
+/** Finds a text in linear time (Knuth, Morris and Pratt), or returns -1: `indexOf` takes seconds for near matches. */
 export function indexOfFirst(wanted: string, text: string): number {
   if (wanted === "") return 0;
   if (wanted.length > text.length) return -1;

@@ -46,10 +46,7 @@ export const googleVertex: Wire = {
 
 const SCOPE = "https://www.googleapis.com/auth/cloud-platform";
 
-/**
- * Returns a function that returns a client with a token, or rejects with UpstreamError. All calls share one client, because
- * it caches its token.
- */
+/** Returns a function that returns the client of all calls, which keeps its token. It rejects with UpstreamError. */
 function identityOf(settings: ProviderSettings, fetchToken: Fetch): () => Promise<AuthClient> {
   let shared: Promise<AuthClient> | undefined;
   let failure: unknown;
