@@ -240,8 +240,6 @@ const IN_TEMPLATES = [
   "guided_choice",
   "guided_grammar",
 ] as const;
-/** Fields of a message that are text of the prompt. */
-const TEXTS = ["name", "reasoning_content", "refusal", "tool_call_id"] as const;
 
 function visitMessage(message: RequestMessage, visit: (text: string) => void, others: OtherParts): void {
   if (typeof message.content === "string") visit(message.content);
@@ -254,8 +252,7 @@ function visitMessage(message: RequestMessage, visit: (text: string) => void, ot
   // The provider keeps the sound, whose length is not known here.
   if (audio !== undefined) others.media.push({ type: "file", file: { file_id: audio.id } });
   if (details !== undefined) others.opaqueBytes += Buffer.byteLength(JSON.stringify(details));
-  for (const field of TEXTS) {
-    const text = message[field];
+  for (const text of [message.name, message.reasoning_content, message.refusal, message.tool_call_id]) {
     if (text !== undefined) visit(text);
   }
   for (const call of message.tool_calls ?? []) {

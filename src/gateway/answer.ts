@@ -46,12 +46,12 @@ export function headOf(
 ): AnswerHead {
   const headers = rateLimitHeaders([requestLimit, tokenLimit]);
   headers["x-credits-available"] = formatCredits(available);
-  Object.assign(headers, budgetHeaders(tightest));
+  if (tightest !== undefined) Object.assign(headers, budgetHeaders(tightest));
   // A header takes ASCII alone; names of local models may be anything.
   headers["x-tollgate-route"] = encodeURI(upstreamOf(route).toWellFormed());
   if (ignored.length > 0) headers["x-tollgate-ignored"] = ignored.join(", ");
   if (isShortened) headers["x-tollgate-max-tokens"] = String(maxTokens);
-  Object.assign(headers, deprecationHeaders(model));
+  if (model.deprecatedSince !== null || model.shutdownDate !== null) Object.assign(headers, deprecationHeaders(model));
   if (contentType !== undefined) headers["content-type"] = contentType;
   return {
     id: facts.holdId.replaceAll("-", ""),

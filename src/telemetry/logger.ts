@@ -250,7 +250,11 @@ export class BoundedAccessLog {
   #gather(level: "info" | "warn", entry: object, fields: object, msg: string): void {
     if (LEVELS.indexOf(level) < LEVELS.indexOf(this.#settings.level)) return;
     const time = new Date(this.#options.clock()).toISOString();
-    this.#lines.push(JSON.stringify({ level, time, ...entry, ...fields, msg }));
+    // Both are written apart, because to join them first takes longer than to write them.
+    const [own, further] = [entry, fields].map((object) => JSON.stringify(object).slice(1, -1));
+    this.#lines.push(
+      `{"level":"${level}","time":"${time}",${own},${further}${further === "" ? "" : ","}"msg":"${msg}"}`,
+    );
     if (this.#lines.length >= FLUSH_LINES) this.flush();
     else this.#flushing ??= setTimeout(() => this.flush(), FLUSH_MS).unref();
   }

@@ -139,16 +139,18 @@ export function fitToModel(
     const isDefault = DEFAULTS[field] as ((value: unknown) => boolean) | undefined;
     if (isDefault?.(fitted[field])) delete fitted[field];
   }
+  const refused = NEEDED.find((field) => excess.includes(field) && fitted[field] !== undefined);
+  if (refused !== undefined) throw unsupported(refused, model);
   refuseUnsupported(fitted, model);
   const ignored = excess.filter((field) => HINTS.has(field) && fitted[field] !== undefined);
   for (const hint of ignored) delete fitted[hint];
   return { request: fitted, ignored };
 }
 
+/** Fields without which an answer would be another one. */
+const NEEDED = ["tools", "response_format", "logprobs", "top_logprobs", "stop"] as const;
+
 function refuseUnsupported(request: ChatCompletionRequest, model: CatalogModel): void {
-  for (const field of ["tools", "response_format", "logprobs", "top_logprobs", "stop"] as const) {
-    if (request[field] !== undefined && !takesField(model, field)) throw unsupported(field, model);
-  }
   const format = request.response_format;
   // Without a schema any JSON is allowed.
   const isAnyJson = format?.type === "json_schema" && format.json_schema.schema === undefined;
@@ -278,6 +280,8 @@ function refuseAddress(place: string): UpstreamError {
 
 /** Returns the request as it is sent upstream on a route, with at most `maxTokens` of output. */
 export function forUpstream(request: ChatCompletionRequest, route: Route, maxTokens: number): UpstreamRequest {
-  const { max_completion_tokens: _other, metadata: _kept, n = 1, ...rest } = request;
-  return { ...rest, ...(n > 1 && { n }), model: route.model, max_tokens: maxTokens, stream: request.stream === true };
+  const { n = 1, stream = false } = request;
+  // JSON leaves out what is undefined. V8 copies an object slowly without some of its fields.
+  const without = { max_completion_tokens: undefined, metadata: undefined, n: n > 1 ? n : undefined };
+  return { ...request, ...without, model: route.model, max_tokens: maxTokens, stream };
 }

@@ -54,9 +54,9 @@ export const DEFAULT_REQUEST_FORMAT: RequestFormat = {
 
 /** Writes the body of a request in the format of an API. A stream always includes usage, which the charge is based on. */
 export function toRequestBody(request: UpstreamRequest, format: RequestFormat): string {
-  const { max_tokens, stream_options: _replaced, instructions, messages, reasoning_effort: effort, ...rest } = request;
-  const { tools, tool_choice: choice } = rest;
-  const body: Record<string, unknown> = rest;
+  const { max_tokens, instructions, messages, reasoning_effort: effort, tools, tool_choice: choice } = request;
+  const replaced = { stream_options: undefined, instructions: undefined, reasoning_effort: undefined };
+  const body: Record<string, unknown> = { ...request, ...replaced, max_tokens: undefined };
   const sent = withResultsAsText(messages).map((message) => toMessage(message, format));
   body.messages = instructions === undefined ? sent : [{ role: "system", content: instructions }, ...sent];
   if (tools !== undefined) body.tools = tools.map(toSentTool);
@@ -65,7 +65,7 @@ export function toRequestBody(request: UpstreamRequest, format: RequestFormat): 
     : undefined;
   if (custom !== undefined) body.tool_choice = { type: "custom", custom: { name: custom.function.name } };
   body[format.maxTokensField] = max_tokens;
-  Object.assign(body, thinkingWithin(rest.thinking, max_tokens));
+  Object.assign(body, thinkingWithin(request.thinking, max_tokens));
   if (effort === "none" && format.reasoningOff !== undefined) Object.assign(body, format.reasoningOff);
   else if (effort !== undefined) body.reasoning_effort = lowersEffort(request, format) ? "xhigh" : effort;
   if (request.stream) body.stream_options = { include_usage: true };
