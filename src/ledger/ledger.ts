@@ -87,7 +87,7 @@ export class Ledger {
   readonly #running = new Map<string, string>();
   readonly #runningShares = new FairBudget(RUNNING_AND_SPOOLED_MAX);
   /** Settlements and releases that have not ended. */
-  readonly #ending = new Set<Promise<unknown>>();
+  readonly #ending = new Map<SpooledTransition, Promise<unknown>>();
 
   constructor(options: LedgerOptions) {
     const { books, spool, clock, random, log, settleRetryMs: retryMs = 1_000 } = options;
@@ -172,7 +172,7 @@ export class Ledger {
    * durable, in the store or in the spool. If it rejects, the sweeper expires the hold.
    */
   settle(request: Omit<SettleTransition, "kind">): Promise<Outcomes["settle"] | Spooled> {
-    return this.#end({ kind: "settle", ...request }, request.facts.holdId);
+    return this.#end({ kind: "settle", ...request });
   }
 
   /** Sets the checkpoint that each later renewal stores with the hold: an expiry would charge it. */
@@ -182,7 +182,7 @@ export class Ledger {
 
   /** Returns all held credits to the balance. */
   release(request: Omit<ReleaseTransition, "kind">): Promise<Outcomes["release"] | Spooled> {
-    return this.#end({ kind: "release", ...request }, request.facts.holdId);
+    return this.#end({ kind: "release", ...request });
   }
 
   book: BookCredits = (transition) => this.#queue.push(transition, DURABLE);
@@ -218,17 +218,13 @@ export class Ledger {
   async stop(): Promise<void> {
     await Promise.all([this.#renewal.stop(), this.#sweeper.stop()]);
     await this.#queue.idle();
-    while (this.#ending.size > 0) await Promise.allSettled(this.#ending);
+    while (this.#ending.size > 0) await Promise.allSettled(this.#ending.values());
     await this.#spool.stop();
   }
 
-  #end<T extends SpooledTransition>(transition: T, holdId: string): Promise<Outcomes[T["kind"]] | Spooled> {
-    const end = this.#bookOrSpool(transition).finally(() => {
-      this.#endRunning(holdId);
-      this.#renewal.forget(holdId);
-      this.#ending.delete(end);
-    });
-    this.#ending.add(end);
+  #end<T extends SpooledTransition>(transition: T): Promise<Outcomes[T["kind"]] | Spooled> {
+    const end = this.#bookOrSpool(transition);
+    this.#ending.set(transition, end);
     return end;
   }
 
@@ -240,6 +236,11 @@ export class Ledger {
     } catch (error) {
       if (!(error instanceof StoreUnavailableError)) throw error;
       return await (isUnavailable ? this.#bookOrDeadLetter(transition) : this.#toSpool(transition));
+    } finally {
+      const { holdId } = transition.facts;
+      this.#endRunning(holdId);
+      this.#renewal.forget(holdId);
+      this.#ending.delete(transition);
     }
   }
 

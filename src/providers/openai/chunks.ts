@@ -52,7 +52,7 @@ export class ChunkReader {
   #hasRead = false;
   /** The unknown fields of the whole answer as JSON; a long text's digest, because nothing limits its memory here. */
   #othersText = "";
-  readonly #toolCalls = new ToolCallReader();
+  #toolCalls: ToolCallReader | undefined;
   readonly #detailsLengthMax: number;
   #details: ReasoningDetails | undefined;
 
@@ -100,7 +100,7 @@ export class ChunkReader {
     if (choice.logprobs !== undefined && choice.logprobs !== null) chunk.logprobs = choice.logprobs;
     const reason = choice.finish_reason;
     if (typeof reason === "string" && reason !== "") {
-      chunk.finish_reason = toFinishReason(reason, this.#toolCalls.count > 0);
+      chunk.finish_reason = toFinishReason(reason, Boolean(this.#toolCalls?.count));
       this.isFinished = true;
       this.#addDetails(chunk);
       this.#addDetailsToCall(chunk);
@@ -130,7 +130,7 @@ export class ChunkReader {
   /** Adds all reasoning details to the first tool call, for clients that send back only the calls. */
   #addDetailsToCall(chunk: UpstreamChunk): void {
     const details = this.#details?.all();
-    if (details === undefined || this.#toolCalls.count === 0) return;
+    if (details === undefined || !this.#toolCalls?.count) return;
     const call: ToolCallDelta = { index: 0, extra_content: { reasoning_details: details } };
     chunk.delta = { ...chunk.delta, tool_calls: [...(chunk.delta?.tool_calls ?? []), call] };
     const parts = (chunk.delta.reasoning_details ?? []) as unknown as JsonObject[];
@@ -161,6 +161,7 @@ export class ChunkReader {
     const called = isObject(message.function_call) ? [{ index: 0, function: message.function_call }] : [];
     const calls = Array.isArray(message.tool_calls) && message.tool_calls.length > 0 ? message.tool_calls : called;
     if (calls.length === 0) return delta;
+    this.#toolCalls ??= new ToolCallReader();
     delta.tool_calls = isWhole ? this.#toolCalls.readWhole(calls) : this.#toolCalls.readPieces(calls);
     return delta;
   }
