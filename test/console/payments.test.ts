@@ -114,6 +114,10 @@ describe.skipIf(!hasBrowser)("payments in the console", () => {
     await send(body);
     await page.getByText(/^visa ending in 4/).waitFor(SHOWN);
     await page.getByText("EUR 0.00 of at most EUR 36.00").waitFor(SHOWN);
+    await button("Replace card").click();
+    await page.getByRole("heading", { name: "Pay here" }).waitFor(SHOWN);
+    await page.goto(stripe.forms.at(-1)?.get("cancel_url") ?? "");
+    await page.getByText("No card was saved.").waitFor(SHOWN);
     await button("Switch off").click();
     await dialog.getByRole("button", { name: "Switch off" }).click();
     await button("Set up").waitFor(SHOWN);

@@ -11,7 +11,7 @@ import { Button } from "../../ui/button.tsx";
 import { DialogForm } from "../../ui/dialog.tsx";
 import { TextField } from "../../ui/field.tsx";
 import { Card, Facts } from "../../ui/page.tsx";
-import { Badge, Note } from "../../ui/states.tsx";
+import { Badge, Failure, Note } from "../../ui/states.tsx";
 import { useFilters } from "../filters.tsx";
 import { readCredits, shownError } from "../read-form.ts";
 import { CreditsField, Summary } from "./booking-forms.tsx";
@@ -26,13 +26,18 @@ const STATUSES = {
 /** Automatic top-up of an organization; nothing where it is neither offered nor set. */
 export function AutomaticTopUp({ organization }: { organization: Organization }) {
   const { may } = useAccess();
-  const [openDialog, setOpenDialog] = useState<"set" | "card" | "end" | null>(null);
+  const [openDialog, setOpenDialog] = useState<"set" | "end" | null>(null);
   const [{ card: returned }] = useFilters(["card"]);
   const offer = useQuery(paymentTerms(organization.id)).data?.offer ?? null;
   const topUp = useQuery(topUpQuery(organization.id)).data;
   const isOffered = offer?.automatic_top_up === true;
-  if (topUp === undefined || (!isOffered && topUp.status === "off")) return null;
   const path = `/admin/v1/organizations/${encodeURIComponent(organization.id)}/top-up`;
+  const saving = useAction(
+    () => beginCard(path),
+    ["organizations"],
+    (url) => location.assign(url),
+  );
+  if (topUp === undefined || (!isOffered && topUp.status === "off")) return null;
   const close = () => setOpenDialog(null);
   const { status, card } = topUp;
   return (
@@ -48,7 +53,7 @@ export function AutomaticTopUp({ organization }: { organization: Organization })
               </Button>
             )}
             {isOffered && status !== "off" && (
-              <Button icon={CreditCard} onClick={() => setOpenDialog("card")}>
+              <Button icon={CreditCard} busy={saving.isPending} onClick={() => saving.mutate(undefined)}>
                 {card === null ? "Add card" : "Replace card"}
               </Button>
             )}
@@ -61,11 +66,11 @@ export function AutomaticTopUp({ organization }: { organization: Organization })
         )
       }
     >
+      {saving.isError && <Failure error={saving.error} />}
       {returned === "saved" && card === null && <Note>The card appears here as soon as Stripe confirms it.</Note>}
       {returned === "canceled" && <Note>No card was saved.</Note>}
       <State topUp={topUp} />
       {openDialog === "set" && offer !== null && <SetForm path={path} topUp={topUp} offer={offer} onClose={close} />}
-      {openDialog === "card" && <CardForm path={path} onClose={close} />}
       {openDialog === "end" && <EndForm path={path} onClose={close} />}
     </Card>
   );
@@ -101,10 +106,10 @@ interface FormProps {
   onClose: () => void;
 }
 
-/** Begins to save a card; returns the address of Stripe's page. */
-async function beginCard(path: string, key?: string): Promise<string> {
+/** Begins to save a card; returns the address of Stripe's page. Without an idempotency key: each page saves one card. */
+async function beginCard(path: string): Promise<string> {
   const return_url = `${location.origin}${location.pathname}`;
-  return (await send<CardSetup>("POST", `${path}/card`, { return_url }, key)).url;
+  return (await send<CardSetup>("POST", `${path}/card`, { return_url })).url;
 }
 
 function SetForm({ path, topUp, offer, onClose }: FormProps & { topUp: TopUp; offer: Offer }) {
@@ -154,25 +159,6 @@ function SetForm({ path, topUp, offer, onClose }: FormProps & { topUp: TopUp; of
             : null
         }
       />
-    </DialogForm>
-  );
-}
-
-function CardForm({ path, onClose }: FormProps) {
-  const begin = useAction(
-    (_: undefined, key) => beginCard(path, key),
-    ["organizations"],
-    (url) => location.assign(url),
-  );
-  return (
-    <DialogForm
-      title="Save card"
-      action="Continue to Stripe"
-      attempt={begin}
-      onSubmit={() => begin.mutate(undefined)}
-      onClose={onClose}
-    >
-      <p>Enter the card on Stripe's page. A paused top-up resumes with it.</p>
     </DialogForm>
   );
 }
