@@ -12,7 +12,7 @@ import { pick } from "../api/json.ts";
 import { inSnakeCase } from "../api/names.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
 import type { Config } from "../config.ts";
-import { usageReport } from "../credits/amount.ts";
+import { creditsJson, creditsOf } from "../credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
 import { AnswerMemory } from "../gateway/answer-memory.ts";
 import { OutputRates } from "../gateway/charge.ts";
@@ -123,7 +123,12 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     usageReport: async (caller) => {
       const balance = await ledger.balance(caller.organizationId);
       if (balance === undefined) throw new Error(`There is no balance of ${caller.organizationId}`);
-      return { ...usageReport(balance), ...(await callerBudgets(store.budgets, caller, balance.available)) };
+      const report = {
+        object: "usage",
+        organization_id: caller.organizationId,
+        ...creditsJson(creditsOf(balance)),
+      } as const;
+      return { ...report, ...(await callerBudgets(store.budgets, caller, balance.available)) };
     },
     ping: async () => {
       if (ledger.isRefusing) throw new StoreUnavailableError("The store takes no holds.");

@@ -1,6 +1,6 @@
 import type { StatementEntry, StatementPage } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
-import { creditsFromMicro, formatCredits, usageReport } from "../credits/amount.ts";
+import { creditsFromMicro, creditsJson, creditsOf, formatCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import { command, date, jsonOf, optional, required, toggle } from "../operations/command.ts";
@@ -47,10 +47,9 @@ export const creditsStatement = command({
     const first = await page(null);
     const pending = await books.pendingCredits(organizationId);
     const output = listPrinter<StatementEntry>(terminal, flags, { name: "entries", json: jsonOf, text: entryText });
-    const { object, organization_id, ...credits } = usageReport(balance);
     const { opening, closed_before: closedBefore, digests } = first;
     const head = {
-      ...{ organizationId, ...credits, creditsPending: creditsFromMicro(pending) },
+      ...{ organizationId, ...creditsJson(creditsOf(balance)), creditsPending: creditsFromMicro(pending) },
       ...{ from: isoTime(period.fromMs ?? null), to: isoTime(period.toMs ?? null), opening, closedBefore, digests },
     };
     output.begin(head, headText(first, period.fromMs));

@@ -3,11 +3,12 @@ import { describe, expect, test } from "vitest";
 import {
   ceilDivide,
   creditsFromMicro,
+  creditsJson,
+  creditsOf,
   formatCredits,
   MICRO_CREDITS_MAX,
   parseCredits,
   parseDecimal,
-  usageReport,
 } from "./amount.ts";
 
 const NOT_DECIMALS = [
@@ -135,21 +136,15 @@ test("ceilDivide returns the least integer not below the quotient.", () => {
   );
 });
 
-test("A usage report states the balance in credits, without expired credits.", () => {
+test("A balance is stated in credits, without expired credits.", () => {
   const balance = {
-    organizationId: "org_1",
     granted: 100_000_000n,
     available: 60_500_000n,
     held: 9_000_000n,
     spent: 20_499_986n,
     expired: 10_000_014n,
-    nextChangeAtMs: null,
-    closedBeforeMs: null,
   };
-  const report = usageReport(balance);
-  expect(report).toEqual({
-    object: "usage",
-    organization_id: "org_1",
+  expect(creditsJson(creditsOf(balance))).toEqual({
     creditsAvailable: 60.5,
     creditsTotal: 89.999986,
     creditsUsed: 20.499986,

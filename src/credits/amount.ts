@@ -1,5 +1,4 @@
 import type { Credits } from "../api/admin/organization.ts";
-import type { UsageReport } from "../api/usage.ts";
 
 /**
  * Amounts of credits. A credit is 1,000,000 micro-credits, and every amount in the books is an integer of
@@ -112,13 +111,7 @@ export function assertAmount(amount: MicroCredits): void {
   if (amount < 0n) throw new RangeError("an amount of credits is below 0");
 }
 
-interface BalanceAmounts {
-  granted: MicroCredits;
-  available: MicroCredits;
-  held: MicroCredits;
-  spent: MicroCredits;
-  expired: MicroCredits;
-}
+type BalanceAmounts = Record<"granted" | "available" | "held" | "spent" | "expired", MicroCredits>;
 
 /** Formats a balance for the admin API: amounts in credits; the total excludes expired credits. */
 export function creditsOf(balance: BalanceAmounts): Credits {
@@ -130,18 +123,7 @@ export function creditsOf(balance: BalanceAmounts): Credits {
   };
 }
 
-/** Formats a balance for `GET /v1/usage`: amounts in credits; the total excludes expired credits. */
-export function usageReport({
-  organizationId,
-  ...amounts
-}: BalanceAmounts & { organizationId: string }): Omit<UsageReport, "creditsSpendable" | "budgets"> {
-  const { available, total, used, held } = creditsOf(amounts);
-  return {
-    object: "usage",
-    organization_id: organizationId,
-    creditsAvailable: available,
-    creditsTotal: total,
-    creditsUsed: used,
-    creditsHeld: held,
-  };
+/** Names credits as `GET /v1/usage` and commands do. */
+export function creditsJson({ total, available, used, held }: Credits) {
+  return { creditsTotal: total, creditsAvailable: available, creditsUsed: used, creditsHeld: held };
 }

@@ -1,10 +1,9 @@
 import { auditRow } from "../admin/audit.ts";
 import { makeId } from "../admin/token.ts";
 import type { Booking, NewRevocation } from "../api/admin/credits.ts";
-import type { Credits } from "../api/admin/organization.ts";
 import { DAY_MS, isoTime } from "../api/time.ts";
 import { auditedBooking, type BookedTerms } from "../credits/adjustments.ts";
-import { creditsFromMicro, creditsOf, formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { creditsFromMicro, creditsJson, creditsOf, formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BookingAudit } from "../credits/audit.ts";
 import type {
   AdjustmentRow,
@@ -350,11 +349,6 @@ interface StatedTerms {
 export function bookingJson({ credits, ...booking }: Booking, { reference, expires_at: expiresAt }: StatedTerms) {
   const stated = { ...(expiresAt !== undefined && { expiresAt }), reference };
   return { ...jsonOf(booking), ...stated, ...creditsJson(credits) };
-}
-
-/** Formats a balance as commands do. */
-export function creditsJson({ total, available, used, held }: Credits) {
-  return { creditsTotal: total, creditsAvailable: available, creditsUsed: used, creditsHeld: held };
 }
 
 /** Describes a booking. `done` is what an earlier one did under the same reference. */

@@ -3,7 +3,7 @@ import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { ConversationRemoval } from "../api/admin/request.ts";
-import { creditsFromMicro, creditsOf } from "../credits/amount.ts";
+import { creditsFromMicro, creditsJson, creditsOf } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationTerms, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
@@ -37,7 +37,7 @@ import {
   stated,
   unknownOrganization,
 } from "./core.ts";
-import { creditsJson, grantCredits } from "./credits.ts";
+import { grantCredits } from "./credits.ts";
 import { amountOf, type OperationCall, operation, sharedOperation } from "./operation.ts";
 import { EXTERNAL_ID, PRICE_LIST, refuseExternalId, termsOf, UPDATE } from "./organization-terms.ts";
 
@@ -146,9 +146,9 @@ export const showOrganization = operation({
       summary: "Show an organization's total, available, used and held credits",
       flags: { id: required("--org <id>", "organization") },
       async run({ freshBalance }, { id }) {
-        const { total, available, used, held } = creditsOf(await freshBalance(id));
-        const json = { organizationId: id, ...creditsJson({ total, available, used, held }) };
-        return { json, text: facts({ total, available, used, held }) };
+        const balance = creditsOf(await freshBalance(id));
+        const { total, available, used, held } = balance;
+        return { json: { organizationId: id, ...creditsJson(balance) }, text: facts({ total, available, used, held }) };
       },
     }),
   ],

@@ -78,17 +78,14 @@ export const createVoucherBatch = sharedOperation({
     checkName(name);
     const id = makeId("batch", core.random);
     const createdAtMs = core.clock();
-    const terms = { amount: amountOf("amount", amount), priority, creditDays };
-    const expiresAtMs = futureTimeOf(core, "expires_at", expires_at);
-    const batch = { id, name, count, ...terms, expiresAtMs, createdAtMs, revokedAtMs: null };
+    const terms = { amount: amountOf("amount", amount), priority, creditDays, createdAtMs, revokedAtMs: null };
+    const batch = { id, name, count, ...terms, expiresAtMs: futureTimeOf(core, "expires_at", expires_at) };
     const made = Array.from({ length: count }, () => ({ ...makeCode(core.random), id: makeId("vou", core.random) }));
     const unused = { batchId: id, isRevoked: false, organizationId: null, redeemedAtMs: null };
-    const answer = batchAt(createdAtMs)({ ...batch, redeemed: 0 });
-    const { priority: rank, credit_days, expires_at: expiry } = answer;
-    const after = { name, count, amount: answer.amount, priority: rank, credit_days, expires_at: expiry };
-    const record = rowRecord(core, "voucher.create", { organizationId: null, id }, { after });
     const rows = made.map(({ code: _, ...row }) => ({ ...row, ...unused }));
-    await core.vouchers.insert(batch, rows, record);
+    const answer = batchAt(createdAtMs)({ ...batch, redeemed: 0 });
+    const after = { name, count, amount, priority, credit_days: creditDays, expires_at: answer.expires_at };
+    await core.vouchers.insert(batch, rows, rowRecord(core, "voucher.create", { organizationId: null, id }, { after }));
     return { ...answer, codes: made.map(({ code }) => code) };
   },
   commands: (make) => [
@@ -191,20 +188,19 @@ export const redeemVoucher = sharedOperation({
     await requireCredits(core, organizationId);
     const hash = hashOfCode(code);
     const voucher = hash && (await core.vouchers.byHash(hash));
-    const batch = voucher && (await core.vouchers.batch(voucher.batchId));
-    if (batch === undefined || voucher === undefined) {
+    if (voucher === undefined) {
       const message = "Invalid 'code': there is no such voucher. Check it for typing mistakes.";
       throw new ApiError("invalid_value", message, { param: "code" });
     }
-    const { amount, priority, creditDays, expiresAtMs } = batch;
-    const after = { voucher_id: voucher.id, batch_id: batch.id };
+    const { voucherId, batchId, ...terms } = voucher;
+    const after = { voucher_id: voucherId, batch_id: batchId };
     const subject = { action: "voucher.redeem", organizationId, subjectId: null };
     const outcome = await core.book({
-      ...{ kind: "redeem", organizationId, voucherId: voucher.id, amount, priority, creditDays, expiresAtMs },
+      ...{ kind: "redeem", organizationId, voucherId, ...terms },
       audit: { ...auditRow(core.actor, subject, core), after },
     });
     if (outcome.outcome === "unknown_organization") throw unknownOrganization(organizationId);
-    if (outcome.outcome === "granted") return bookingOf({ ...outcome, id: outcome.grantId, amount });
+    if (outcome.outcome === "granted") return bookingOf({ ...outcome, id: outcome.grantId, amount: terms.amount });
     if (outcome.reason === "closed") throw closedOrganization(organizationId);
     throw new ApiError("voucher_ended", ENDED[outcome.reason], { param: "code" });
   },

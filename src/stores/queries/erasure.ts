@@ -4,7 +4,7 @@ import * as admin from "../admin-schema.ts";
 import { type Database, listsOf } from "../database.ts";
 import * as schema from "../schema.ts";
 import { join, raw, type Sql, sql } from "../sql.ts";
-import type { TableShape } from "../table.ts";
+import type { Table, TableShape } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { budgetsChange } from "./budgets.ts";
 
@@ -101,14 +101,26 @@ async function scrubIdentities(database: Database, of: Sql): Promise<void> {
 
 /** Erases the details of audit records, and who of the organization made the change. */
 async function scrubAudit(database: Database, condition: Sql): Promise<void> {
+  await rewrite(database, AUDIT_ENTRY, condition, (entries) =>
+    entries.map((entry) => {
+      return sql`update audit_entry set ${AUDIT_ENTRY.set(withoutDetails(entry))} where id = ${entry.id}`;
+    }),
+  );
+}
+
+/** Reads the rows that meet a condition in the order of their ids, some at once, and writes what `writesOf` makes of these. */
+async function rewrite<Row extends { id: string }>(
+  database: Database,
+  table: Table<Row>,
+  condition: Sql,
+  writesOf: (rows: readonly Row[]) => Sql[],
+): Promise<void> {
   for (let after = ""; ; ) {
-    const found = await database.readRows(AUDIT_ENTRY)`
-      select * from audit_entry where ${condition} and id > ${after} order by id limit ${CHUNK_ROWS}`;
-    if (found.length === 0) return;
-    after = found.at(-1)?.id ?? after;
-    const update = (entry: StoredAuditRow) =>
-      sql`update audit_entry set ${AUDIT_ENTRY.set(withoutDetails(entry))} where id = ${entry.id}`;
-    await database.write(found.map(update));
+    const rows = await database.readRows(table)`
+      select * from ${raw(table.name)} where ${condition} and id > ${after} order by id limit ${CHUNK_ROWS}`;
+    if (rows.length === 0) return;
+    after = rows.at(-1)?.id ?? after;
+    await database.write(writesOf(rows));
   }
 }
 
@@ -147,24 +159,19 @@ async function updateRows(database: Database, of: Sql): Promise<void> {
   const isEnd = sql`id = reference || '_ended'`;
   const adjusted = sql`note = null, budgets = null, reference = case when ${isEnd} then reference end`;
   const named = sql`(name <> ${ERASED} or coalesce(created_by, rotated_by, pinned, models, limits) is not null)`;
-  await updateAll(database, TOKEN, TOKEN.set({ name: ERASED, ...none }), sql`${of} and ${named}`);
-  await updateAll(database, GRANT, sql`reference = null`, sql`${of} and reference is not null and not ${isOwn}`);
+  const update = <Row extends { id: string }>(table: Table<Row>, change: Sql, left: Sql) => {
+    const condition = sql`${of} and ${left}`;
+    return rewrite(database, table, condition, (rows) => {
+      const ids = join(rows.map(({ id }) => id));
+      return [sql`update ${raw(table.name)} set ${change} where ${condition} and id in (${ids})`];
+    });
+  };
+  await update(TOKEN, TOKEN.set({ name: ERASED, ...none }), named);
+  await update(GRANT, sql`reference = null`, sql`reference is not null and not ${isOwn}`);
   const noted = sql`(coalesce(note, budgets) is not null or (reference is not null and not ${isEnd}))`;
-  await updateAll(database, ADJUSTMENT, adjusted, sql`${of} and ${noted}`);
-  await updateAll(database, ALLOWANCE, sql`reference = null`, sql`${of} and reference is not null`);
+  await update(ADJUSTMENT, adjusted, noted);
+  await update(ALLOWANCE, sql`reference = null`, sql`reference is not null`);
   await database.write([sql`update top_up set card = null, revision = revision + 1 where ${of} and card is not null`]);
-}
-
-/** Updates the rows that meet a condition, some at once. */
-async function updateAll(database: Database, { name }: TableShape, change: Sql, condition: Sql): Promise<void> {
-  for (let after = ""; ; ) {
-    const rows = await database.read<{ id: string }>(sql`
-      select id from ${raw(name)} where ${condition} and id > ${after} order by id limit ${CHUNK_ROWS}`);
-    if (rows.length === 0) return;
-    const ids = rows.map(({ id }) => id);
-    after = ids.at(-1) ?? after;
-    await database.write([sql`update ${raw(name)} set ${change} where ${condition} and id in (${join(ids)})`]);
-  }
 }
 
 async function scrubStatements(database: Database, of: Sql): Promise<void> {

@@ -15,7 +15,7 @@ interface BatchPage {
 }
 
 /** Vouchers. The books redeem them, see `book-writes.ts`. */
-export function voucherRows({ findRow, read, readRows, write, writeIf }: Database) {
+export function voucherRows({ find, read, readRows, write, writeIf }: Database) {
   const batchesOf = async (condition: Sql, limit: number) => {
     const rows = await read<{ redeemed: bigint }>(sql`
       select *, (
@@ -30,7 +30,15 @@ export function voucherRows({ findRow, read, readRows, write, writeIf }: Databas
         ...listsOf(vouchers, INSERTED_AT_ONCE).map((rows) => VOUCHER.insert(...rows)),
         ...recordOf(audit, { voucher_batch: [batch] }),
       ]),
-    byHash: (hash: Uint8Array) => findRow(VOUCHER)`select * from voucher where hash = ${hash}`,
+    /** Returns the ids of a voucher and its batch, and the terms of its grant, by the hash of its code. */
+    async byHash(hash: Uint8Array) {
+      const [row] = await find(sql`
+        select voucher.id as voucher_id, voucher_batch.* from voucher
+        join voucher_batch on voucher_batch.id = voucher.batch_id where hash = ${hash}`);
+      if (row === undefined) return undefined;
+      const { id: batchId, amount, priority, creditDays, expiresAtMs } = VOUCHER_BATCH.fromRecord(row);
+      return { voucherId: String(row.voucher_id), batchId, amount, priority, creditDays, expiresAtMs };
+    },
     batch: async (id: string) => (await batchesOf(sql`id = ${id}`, 1))[0],
     /** Returns batches with the number of their vouchers that were redeemed, the newest first. */
     batches: ({ before, limit }: BatchPage) =>
