@@ -55,9 +55,9 @@ export type StatedPayment =
 
 type Card = NonNullable<TopUpRow["card"]>;
 
-/** State of the PaymentIntent of a top-up, and Stripe's code of why it is not paid. */
+/** State of the PaymentIntent of a top-up, and Stripe's code of why it is not paid. One that is missing may be of another account. */
 export interface StatedTopUp {
-  state: "unconfirmed" | "processing" | "paid" | "unpaid" | "canceled";
+  state: "unconfirmed" | "processing" | "paid" | "unpaid" | "canceled" | "missing";
   reason: string | null;
   cardId: string | null;
 }
@@ -171,7 +171,7 @@ export class StripeApi {
   /** Reads the state of a top-up. */
   async topUp(paymentId: string): Promise<StatedTopUp> {
     const intent = await this.#intent(paymentId);
-    if (intent === undefined) return { state: "canceled", reason: "payment_missing", cardId: null };
+    if (intent === undefined) return { state: "missing", reason: "payment_missing", cardId: null };
     const states: Record<string, StatedTopUp["state"]> = {
       ...{ requires_confirmation: "unconfirmed", requires_payment_method: "unpaid", requires_action: "unpaid" },
       ...{ succeeded: "paid", canceled: "canceled" },

@@ -134,6 +134,8 @@ export class TopUps {
     // Nobody can confirm it any more.
     if (stated.state === "unconfirmed" || stated.state === "unpaid") stated = await api.cancel(paymentId);
     if (stated.state === "canceled") return this.#end(charge, "failed", stated.reason ?? reason);
+    // It may have been paid, so it counts.
+    if (stated.state === "missing") return this.#end(charge, "unbooked", stated.reason);
     if (stated.state !== "paid") return;
     if (await payments.book(paymentId)) await this.#end(charge, "paid");
     else await this.#end(charge, "unbooked", "not_booked");

@@ -170,6 +170,18 @@ describe.each(STORES)("charges of automatic top-ups on $kind", ({ open, skip }) 
       await world.expectSound(id);
     });
 
+    test("a charge that the account of the present key does not have pauses the top-up, and counts for the maximum", async () => {
+      const id = await world.organization();
+      await world.sweep({ faults: { confirm: "after" } });
+      world.stripe.reset();
+      world.nowMs += HOUR_MS;
+      await world.sweep();
+      expect(await world.state(id)).toMatchObject({ pending: undefined });
+      const paused = { status: "paused", reason: "payment_missing", charged_this_month: 10 };
+      expect(await world.shown(id)).toMatchObject(paused);
+      await world.expectSound(id);
+    });
+
     test("a node that stops ends its requests to Stripe, makes no further ones, and the charge goes on later", async () => {
       const id = await world.organization();
       world.stripe.mode = "silent";

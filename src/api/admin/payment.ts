@@ -76,8 +76,8 @@ export const TopUp = Entity("top_up", {
   }),
   reason: Nullable(
     TextOf(
-      "Why it is paused: a code of Stripe such as `card_declined`, or `refunded`, `offer_changed`, `not_booked` or " +
-        "`payment_provider_unavailable`.",
+      "Why it is paused: a code of Stripe such as `card_declined`, or `refunded`, `offer_changed`, `not_booked`, " +
+        "`payment_missing` or `payment_provider_unavailable`.",
     ),
   ),
   threshold: Nullable(Amount),
