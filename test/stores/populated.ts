@@ -167,7 +167,7 @@ async function topUp({ store }: Subject, organizationId: string): Promise<void> 
   };
   const card = { customerId: "cus_1", id: "pm_1", brand: "visa", last4: "4242", savedAtMs: atMs };
   const terms = { threshold: CREDIT, price: 500n, monthlyMaximum: 5_000n, currency: "eur", setAtMs: atMs, card };
-  await change({ ...terms, status: "paused", reason: "card_declined" });
+  await change({ ...terms, status: "paused", reason: "card_declined", nextAtMs: 0 });
   const made = { organizationId, price: 500n, currency: "eur", credits: 5n * CREDIT, createdAtMs: atMs };
   const begun = { ...made, paymentId: null, state: "pending" as const };
   await change({}, { ...begun, id: "failed" });
