@@ -208,11 +208,11 @@ export class Sessions {
   /** Returns the member with a token. Its scopes, too, may change after a sign-in. */
   #member(token: TokenWithOrganization | undefined): Known {
     if (token === undefined) return UNKNOWN;
-    const { id, name, prefix, organizationId, revokedAtMs, creatorBlockedAtMs, expiresAtMs } = token;
+    const { id, name, prefix, organizationId, revokedAtMs, isCreatorBlocked, expiresAtMs } = token;
     const holder: Holder = { role: "member", id, name, prefix, organizationId, token, person: null };
-    if (revokedAtMs !== null || creatorBlockedAtMs !== null) return { holder, refusal: "revoked_token" };
+    if (revokedAtMs !== null || isCreatorBlocked) return { holder, refusal: "revoked_token" };
     if (expiresAtMs !== null && this.#options.clock() >= expiresAtMs) return { holder, refusal: "expired_token" };
-    if (token.organizationKind === "playground") return { holder, refusal: "playground_token" };
+    if (token.organization.kind === "playground") return { holder, refusal: "playground_token" };
     return { holder, refusal: token.scopes.includes(MEMBER_SCOPE) ? null : "insufficient_scope" };
   }
 

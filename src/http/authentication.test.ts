@@ -2,8 +2,14 @@ import { randomBytes } from "node:crypto";
 import { describe, expect, test } from "vitest";
 import { makeToken, tokenHashHex } from "../admin/token.ts";
 import { ApiError, StoreUnavailableError } from "../errors.ts";
-import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
+import type { OrganizationRow, TokenWithOrganization } from "../stores/queries/accounts.ts";
 import { Authenticator } from "./authentication.ts";
+
+const ORGANIZATION: OrganizationRow = {
+  ...{ id: "org_1", name: "", kind: "standard", status: "active", limits: null, createdAtMs: 0 },
+  ...{ keepsConversations: false, keepsResponses: true, pausesAllowances: false, tokenBounds: null, models: null },
+  ...{ aliases: null, priceList: null, externalId: null, contacts: null, note: null, erasedAtMs: null },
+};
 
 /** A store with one token that counts reads of it and of the version of the accounts. */
 function setUp(changes: Partial<TokenWithOrganization> = {}) {
@@ -11,15 +17,8 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
   const row: TokenWithOrganization = {
     id: "tok_1",
     organizationId: "org_1",
-    organizationKind: "standard",
-    organizationStatus: "active",
-    organizationLimits: null,
-    organizationModels: null,
-    aliases: null,
-    priceList: null,
-    organizationKeepsConversations: false,
-    organizationKeepsResponses: true,
-    creatorBlockedAtMs: null,
+    organization: ORGANIZATION,
+    isCreatorBlocked: false,
     limitingBudgets: [],
     name: "",
     hash,
@@ -251,7 +250,7 @@ describe("Revocation and expiry", () => {
 test.each(["paused", "closed"] as const)(
   "A token of a %s organization is refused, by the code of both.",
   async (status) => {
-    const { authenticator, token } = setUp({ organizationStatus: status });
+    const { authenticator, token } = setUp({ organization: { ...ORGANIZATION, status } });
     expect(await codeOf(() => authenticator.authenticate(tokenHashHex(token)))).toBe("organization_paused");
   },
 );

@@ -283,32 +283,32 @@ export class Authenticator {
 }
 
 function cachedToken(row: TokenWithOrganization, version: number) {
-  const isBlocked = row.creatorBlockedAtMs !== null;
+  const { organization, isCreatorBlocked } = row;
   const principal: Principal = {
     tokenId: row.id,
     callerId: row.callerId,
     organizationId: row.organizationId,
-    organizationKind: row.organizationKind,
+    organizationKind: organization.kind,
     scopes: new Set(row.scopes),
     models: row.models === null ? null : new Set(row.models),
-    organizationModels: row.organizationModels,
-    aliases: row.aliases,
-    priceList: row.priceList,
+    organizationModels: organization.models,
+    aliases: organization.aliases,
+    priceList: organization.priceList,
     limits: row.limits,
-    organizationLimits: row.organizationLimits,
+    organizationLimits: organization.limits,
     limitingBudgets: row.limitingBudgets,
-    keepsConversations: row.organizationKeepsConversations,
-    keepsResponses: row.organizationKeepsResponses,
+    keepsConversations: organization.keepsConversations,
+    keepsResponses: organization.keepsResponses,
     pins: row.pinned,
   };
   return {
     principal,
     expiresAtMs: row.expiresAtMs,
     // A token with a secret ends with the person who created it.
-    revoked: row.revokedAtMs !== null || (isBlocked && row.kind === "secret"),
+    revoked: row.revokedAtMs !== null || (isCreatorBlocked && row.kind === "secret"),
     /** True if it stands for a caller of an issuer whom an operator has blocked. */
-    blocked: isBlocked,
-    paused: row.organizationStatus !== "active",
+    blocked: isCreatorBlocked,
+    paused: organization.status !== "active",
     /** Version of the accounts that was read before the token; the next one is another number, not a greater one. */
     version,
   };

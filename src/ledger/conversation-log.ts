@@ -43,9 +43,8 @@ interface QueuedConversation {
 }
 
 /**
- * Stores conversations in the background, so that no request waits for it. Ended requests go into a queue in memory that is
- * limited by bytes, of which one organization may use half, and are written for the organizations in turn. Conversations that
- * do not fit are dropped and counted in the log.
+ * Stores conversations in the background. Ended requests go into a queue in memory that is limited by bytes, of which one
+ * organization may use half. Conversations that do not fit are dropped and counted in the log.
  */
 export class ConversationLog {
   readonly #options: ConversationLogOptions;
@@ -245,45 +244,30 @@ const HIGH_SURROGATE = /[\ud800-\udbff]$/;
 
 /** Share of the limit that truncated texts should use at least. */
 const USED_SHARE = 0.98;
-/** Passes that estimate the length of the texts. Then it is halved, so that few passes follow for a value of any form. */
-const ESTIMATES_MAX = 4;
 
-/**
- * Truncates the longest texts of a JSON value to one length, with which it fits. Returns the value itself if it fits as it is,
- * and undefined if it does not fit without texts either.
- */
+/** Truncates the longest texts of a JSON value that is too long to one length; undefined if it does not fit without texts. */
 function fitTexts<Value>(value: Value, limitBytes: number): Value | undefined {
-  let fitting = withTextsUpTo(value, 0).cut;
-  if (Buffer.byteLength(JSON.stringify(fitting)) > limitBytes) return undefined;
-  let low = 0;
-  let high = limitBytes + 1;
-  let length = limitBytes;
-  for (let pass = 1; high - low > 1; pass += 1) {
-    const { cut, isCut } = withTextsUpTo(value, length);
-    const bytes = Buffer.byteLength(JSON.stringify(cut));
-    if (bytes > limitBytes) high = length;
-    else {
-      if (!isCut) return value;
-      low = length;
-      fitting = cut;
-      if (bytes >= limitBytes * USED_SHARE) break;
-    }
-    const estimate = Math.floor((length * limitBytes) / bytes);
-    length = pass < ESTIMATES_MAX && estimate > low && estimate < high ? estimate : Math.floor((low + high) / 2);
+  const cutTo = (length: number) => {
+    const cut = withTextsUpTo(value, length);
+    return { cut, bytes: Buffer.byteLength(JSON.stringify(cut)) };
+  };
+  if (cutTo(limitBytes).bytes <= limitBytes) return value;
+  let [fitting, low, high] = [cutTo(0), 0, limitBytes];
+  if (fitting.bytes > limitBytes) return undefined;
+  while (high - low > 1 && fitting.bytes < limitBytes * USED_SHARE) {
+    const length = Math.floor((low + high) / 2);
+    const found = cutTo(length);
+    if (found.bytes > limitBytes) high = length;
+    else [fitting, low] = [found, length];
   }
-  return fitting;
+  return fitting.cut;
 }
 
-/** Returns a JSON value whose texts have at most `length` characters, and whether one was longer. */
-function withTextsUpTo<Value>(value: Value, length: number): { cut: Value; isCut: boolean } {
-  let isCut = false;
-  const cut = mapStrings(value, (text, name) => {
-    if (!TEXTS.has(name) || text.length <= length) return text;
-    isCut = true;
-    // No surrogate pair is split.
-    return text.slice(0, length).replace(HIGH_SURROGATE, "");
-  });
-  return { cut, isCut };
+/** Returns a JSON value whose texts have at most `length` characters, without splitting a surrogate pair. */
+function withTextsUpTo<Value>(value: Value, length: number): Value {
+  return mapStrings(value, (text, name) =>
+    TEXTS.has(name) && text.length > length ? text.slice(0, length).replace(HIGH_SURROGATE, "") : text,
+  );
 }
 
 /** Returns what is stored of a message that is too long without its texts. */

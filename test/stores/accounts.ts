@@ -236,15 +236,8 @@ function tokenCases(subject: Subject): void {
       expect(plain(await accounts.token(token.id))).toEqual({ ...token, budget: null });
       expect(plain(await accounts.tokenByHash(token.hash))).toEqual({
         ...token,
-        organizationKind: "standard",
-        organizationStatus: "active",
-        organizationLimits: null,
-        organizationModels: null,
-        aliases: null,
-        priceList: null,
-        organizationKeepsConversations: false,
-        organizationKeepsResponses: true,
-        creatorBlockedAtMs: null,
+        organization: await accounts.organization(organizationId),
+        isCreatorBlocked: false,
         limitingBudgets: [],
       });
     }
@@ -253,7 +246,7 @@ function tokenCases(subject: Subject): void {
   test("a token of the playground has its kind", async () => {
     const token = tokenOf("org_playground");
     await subject.store.accounts.insertToken(token, null);
-    expect((await subject.store.accounts.tokenByHash(token.hash))?.organizationKind).toBe("playground");
+    expect((await subject.store.accounts.tokenByHash(token.hash))?.organization.kind).toBe("playground");
   });
 
   test("ids and hashes of tokens are unique", async () => {

@@ -1,13 +1,12 @@
-import { type LimitingBudget, type LimitSettings, PLAYGROUND_ID, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
+import { type LimitingBudget, PLAYGROUND_ID, SHORT_TOKEN_SCOPES } from "../../api/principal.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import type { AuditRow } from "../../credits/audit.ts";
 import type { BudgetRow } from "../../credits/books.ts";
 import { ADMIN_SESSION, SHORT_TOKEN } from "../admin-schema.ts";
 import type { Database, IdPage } from "../database.ts";
-import { flag, json, nullable, number, oneOf, requiredText } from "../fields.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
-import { allOf, isAsRead, type Sql, sql } from "../sql.ts";
-import { declareTable, type RowOf } from "../table.ts";
+import { allOf, isAsRead, raw, type Sql, sql } from "../sql.ts";
+import type { RowOf } from "../table.ts";
 import { recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
 import { budgetsChange } from "./budgets.ts";
@@ -29,8 +28,12 @@ export type TokenRow = RowOf<typeof TOKEN>;
 export type TokenBudget = Record<"cap" | "held" | "spent", MicroCredits>;
 export type TokenWithBudget = TokenRow & { budget: TokenBudget | null };
 
-export type TokenWithOrganization = TokenRow &
-  RowOf<typeof ORGANIZATION_OF_TOKEN> & { limitingBudgets: LimitingBudget[] };
+export interface TokenWithOrganization extends TokenRow {
+  organization: OrganizationRow;
+  /** True while the person who created or rotated it, or whom it stands for, is blocked. */
+  isCreatorBlocked: boolean;
+  limitingBudgets: LimitingBudget[];
+}
 
 export interface Succession {
   oldId: string;
@@ -67,10 +70,7 @@ const EMPTY_BALANCE = {
 function organizations(database: Database) {
   const { findRow, findRows, writeIf } = database;
   return {
-    /**
-     * Writes an organization and its empty balance. Returns the organization; undefined if another one has its `externalId`, then
-     * nothing is written.
-     */
+    /** Writes an organization and its balance. Returns it; undefined, and writes nothing, if another one has its `externalId`. */
     async insertOrganization(made: NewOrganizationRow, audit?: AuditRow): Promise<OrganizationRow | undefined> {
       const organization: OrganizationRow = { ...WITHOUT_TERMS, ...made };
       const { id, createdAtMs } = organization;
@@ -95,10 +95,9 @@ function organizations(database: Database) {
     organizations: ({ after, limit }: IdPage) =>
       findRows(ORGANIZATION)`select * from organization where id > ${after ?? ""} order by id limit ${limit}`,
     /**
-     * Writes the fields of a change that differ from the stored ones, and no others, so that concurrent changes of
-     * different fields are all preserved. `auditOf` makes the audit record from those fields before and after; if none
-     * differs, nothing is written. Returns the changed organization, undefined if it does not exist, "taken" if another one has its
-     * new `externalId`, and "closed" instead of another state, and for an erased one.
+     * Writes the fields of a change that differ from the stored ones, so that concurrent changes of others are preserved, with
+     * the audit record that `auditOf` makes of them. Returns the changed organization, undefined if it does not exist, "taken"
+     * if another one has its new `externalId`, and "closed" instead of another state, and for an erased one.
      */
     async changeOrganization(
       id: string,
@@ -158,6 +157,11 @@ function pick(values: OrganizationUpdate, fields: readonly (keyof OrganizationUp
   return Object.fromEntries(fields.map((field) => [field, values[field]]));
 }
 
+/** The columns of the organization of a token, whose own have the same names. */
+const ORGANIZATION_COLUMNS = raw(
+  ORGANIZATION.columns.map((name) => `organization.${name} as organization_${name}`).join(", "),
+);
+
 function tokens({ find, findRow, findRows }: Database) {
   const limitingBudgets = async ({ organizationId, callerId }: TokenRow): Promise<LimitingBudget[]> => {
     const of = sql`organization_id = ${organizationId} and limits is not null`;
@@ -166,19 +170,16 @@ function tokens({ find, findRow, findRows }: Database) {
   };
   const withOrganization = async (condition: Sql): Promise<TokenWithOrganization | undefined> => {
     const [row] = await find(sql`
-      select token.*, organization.kind as organization_kind, organization.status as organization_status,
-        organization.limits as organization_limits, organization.models as organization_models, organization.price_list,
-        organization.aliases,
-        organization.keeps_conversations as organization_keeps_conversations,
-        organization.keeps_responses as organization_keeps_responses,
+      select token.*, ${ORGANIZATION_COLUMNS},
         (select max(blocked_at) from identity where id in (token.created_by, token.rotated_by)) as creator_blocked_at,
-        case when exists (
-          select 1 from budget where budget.organization_id = token.organization_id and budget.limits is not null
-        ) then 1 else 0 end as has_limiting_budgets
+        exists (select 1 from budget where budget.organization_id = organization.id and limits is not null) as is_limited
       from token join organization on organization.id = token.organization_id where ${condition}`);
     if (row === undefined) return undefined;
-    const token = { ...TOKEN.fromRecord(row), ...ORGANIZATION_OF_TOKEN.fromRecord(row) };
-    return { ...token, limitingBudgets: Number(row.has_limiting_budgets) === 1 ? await limitingBudgets(token) : [] };
+    const token = TOKEN.fromRecord(row);
+    const organization = ORGANIZATION.fromCells(ORGANIZATION.columns.map((name) => row[`organization_${name}`]));
+    // A boolean, or an integer on SQLite.
+    const budgets = Number(row.is_limited) === 1 ? await limitingBudgets(token) : [];
+    return { ...token, organization, isCreatorBlocked: row.creator_blocked_at !== null, limitingBudgets: budgets };
   };
   const shortToken = async (hash: Uint8Array): Promise<TokenWithOrganization | undefined> => {
     const short = await findRow(SHORT_TOKEN)`
@@ -208,10 +209,7 @@ function tokens({ find, findRow, findRows }: Database) {
     async tokenByHash(hash: Uint8Array): Promise<TokenWithOrganization | undefined> {
       return (await withOrganization(sql`token.hash = ${hash}`)) ?? shortToken(hash);
     },
-    /**
-     * Returns a number that is another one after every change of what a token may do. As long as it stays the same, a token
-     * is as it was when it was read after the number.
-     */
+    /** Returns a number that changes with what any token may do: while it stays, so does a token that was read after it. */
     async accountVersion(): Promise<number> {
       const row = await findRow(ACCOUNT_VERSION)`select * from account_version where id = 1`;
       return row?.version ?? 0;
@@ -225,20 +223,14 @@ function tokens({ find, findRow, findRows }: Database) {
 
 function tokenChanges({ write, writeIf }: Database) {
   return {
-    /**
-     * Writes a token, and the budget that is its spending cap. Returns false if its creator has `countMax` active tokens in the
-     * organization; then nothing is written.
-     */
+    /** Writes a token and its cap. Returns false, and writes nothing, if its creator has `countMax` active ones there. */
     insertToken(token: TokenRow, cap: BudgetRow | null, audit?: AuditRow, countMax?: number): Promise<boolean> {
       const budget = cap === null ? [] : [budgetsChange(token.organizationId), BUDGET.insert(cap)];
       const rows = { token: [token], budget: cap === null ? [] : [cap] };
       const room = countMax === undefined ? [] : roomFor(token, countMax);
       return writeIf([...room, ...budget, TOKEN.insert(token)], recordOf(audit, rows));
     },
-    /**
-     * Revokes a token. Returns false if it does not exist or was already revoked; then nothing is written, the audit
-     * record included.
-     */
+    /** Revokes a token. Returns false if it does not exist or was already revoked; then nothing is written. */
     async revokeToken(id: string, atMs: number, audit?: AuditRow): Promise<boolean> {
       const revoke = sql`update token set revoked_at = ${atMs} where id = ${id} and revoked_at is null`;
       return writeIf([revoke], recordOf(audit, { token: [{ id, revokedAtMs: atMs }] }));
@@ -280,10 +272,7 @@ function tokenChanges({ write, writeIf }: Database) {
   };
 }
 
-/**
- * Returns statements that change a row each if the creator of a token has fewer than `max` active ones in the organization. The
- * tokens of one rotation count once.
- */
+/** Returns statements that change a row each if the creator of a token has fewer than `max` active ones; a rotation counts once. */
 function roomFor({ organizationId, createdBy, createdAtMs }: TokenRow, max: number): Sql[] {
   const count = sql`
     select count(distinct caller_id) from token
@@ -300,20 +289,6 @@ export function roomIn(organizationId: string | null, count: Sql, max: number): 
   const lock = sql`update organization set name = name where id = ${organizationId ?? PLAYGROUND_ID}`;
   return [lock, sql`${lock} and (${count}) < ${max}`];
 }
-
-/** The organization of a token and who created it, as a query names their columns. */
-const ORGANIZATION_OF_TOKEN = declareTable("organization", [], {
-  organizationKind: oneOf("organization_kind", ["standard", "playground"]),
-  organizationStatus: oneOf("organization_status", ["active", "paused", "closed"]),
-  organizationLimits: nullable(json<Partial<LimitSettings>>("organization_limits")),
-  organizationModels: nullable(json<string[]>("organization_models")),
-  aliases: nullable(json<Record<string, string>>("aliases")),
-  priceList: nullable(requiredText("price_list")),
-  organizationKeepsConversations: flag("organization_keeps_conversations"),
-  organizationKeepsResponses: flag("organization_keeps_responses"),
-  /** Set while the person who created or rotated it, or whom it stands for, is blocked. */
-  creatorBlockedAtMs: nullable(number("creator_blocked_at")),
-});
 
 export const BUDGET_COLUMNS = sql`budget.amount as cap, budget_use.held, budget_use.spent`;
 export const BUDGETS_OF_TOKENS = sql`
