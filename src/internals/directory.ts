@@ -20,10 +20,7 @@ export function createDirectory(path: string): void {
   syncPath(dirname(whole));
 }
 
-/**
- * Writes a file to the disk, or the entries of a directory, so that a new file in it survives a power failure. Throws errors
- * of node:fs.
- */
+/** Writes a file, or the entries of a directory, to the disk, so that they survive a power failure. Throws errors of node:fs. */
 export function syncPath(path: string): void {
   // Windows cannot open directories, and writes their entries immediately.
   if (process.platform === "win32") return;

@@ -72,10 +72,7 @@ function hasTermsOf(first: AllowanceRow, wanted: AllowanceRow): boolean {
   return first.amount === wanted.amount && first.lapses === wanted.lapses && isSameStart;
 }
 
-/**
- * Ends an allowance. The grant of the current month stays. Returns the stored row, and whether it had ended before. Rejects
- * with StoreUnavailableError.
- */
+/** Ends an allowance; this month's grant stays. Returns the row, and whether it had ended. Rejects with StoreUnavailableError. */
 export async function closeAllowance(
   { allowances, book }: AllowanceOptions & { allowances: Store["allowances"] },
   row: AllowanceRow,

@@ -45,10 +45,7 @@ export const DURABLE: BookingTerms = { durability: "durable", isRetried: true };
 /** For what is repeated anyway, or only read. */
 export const ONCE: BookingTerms = { durability: "durable", isRetried: false };
 
-/**
- * Books a grant, a revocation, a credit, a payment or a voucher, or applies due grants and returns the balance. A reference of an
- * organization books each only once. Rejects with StoreUnavailableError.
- */
+/** Books a change of credits, each reference once per organization, or refreshes a balance. Rejects with StoreUnavailableError. */
 export type BookCredits = <
   T extends Extract<Transition, { kind: "grant" | "revoke" | "credit" | "payment" | "redeem" | "refresh" }>,
 >(
@@ -107,10 +104,7 @@ export class CommitQueue {
     this.#options = options;
   }
 
-  /**
-   * Resolves when the transition is booked. Rejects with StoreUnavailableError when the store is unavailable, or stays so
-   * for `retryMs`. Any other error concerns this transition alone.
-   */
+  /** Resolves when it is booked. Rejects with StoreUnavailableError after `retryMs`; other errors concern this transition alone. */
   push<T extends Transition>(transition: T, terms: BookingTerms): Promise<Outcomes[T["kind"]]> {
     const promise = new Promise<Outcome>((resolve, reject) => {
       const [organizationId, holdId] = [organizationIdOf(transition), holdIdOf(transition)];

@@ -141,10 +141,7 @@ export type RetryOutcome =
   | { outcome: "booked"; charged: MicroCredits; shortfall: MicroCredits }
   | { outcome: "refused"; reason: string };
 
-/**
- * Books a dead letter again, and notes in the file that it is booked. A charge that was booked meanwhile is not booked
- * again. Rejects with StoreUnavailableError.
- */
+/** Books a dead letter, but no charge twice, and notes in the file that it is booked. Rejects with StoreUnavailableError. */
 export async function retryDeadLetter(
   books: Pick<Books, "apply">,
   { file, clock }: { file: string; clock: () => number },

@@ -2,10 +2,7 @@ import { setImmediate as nextTurn, setTimeout as sleep } from "node:timers/promi
 
 const NOBODY: ReadonlySet<string> = new Set();
 
-/**
- * Queue that serves its owners in turn, and the items of each owner in their order. However many items one owner has, the
- * first item of another waits for one of them at most.
- */
+/** Queue that serves its owners in turn: the first item of one waits for one item of another at most, however many it has. */
 export class FairQueue<Item> {
   readonly #ownerOf: (item: Item) => string;
   /** Items of each owner that has some, in the order of the owners' turns. */

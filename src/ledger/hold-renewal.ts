@@ -44,10 +44,7 @@ export class HoldRenewal {
     this.#options = options;
   }
 
-  /**
-   * Renews a hold from now on, until `forget`. `queuedAt` is when the hold was queued. Nothing counts as delivered until a
-   * checkpoint is set.
-   */
+  /** Renews a hold, queued at `queuedAt`, until `forget`. Nothing counts as delivered until a checkpoint is set. */
   track(facts: HoldFacts, amount: bigint, queuedAt: Moment): Lease {
     const { isShared, holdLifeMs, now } = this.#options;
     const lease = new Lease(isShared ? holdLifeMs : Number.POSITIVE_INFINITY, now, queuedAt);

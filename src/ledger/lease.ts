@@ -53,10 +53,7 @@ export class Lease {
     throw overdue();
   }
 
-  /**
-   * Returns undefined if more may be read from the upstream now, or a promise that resolves when it may. Throws, or rejects
-   * with, StoreUnavailableError if the lease has ended.
-   */
+  /** Returns undefined if the upstream may be read, or a promise of that. Throws or rejects with StoreUnavailableError after the end. */
   ready(): Promise<void> | undefined {
     this.require();
     if (this.#share() < PAUSED_FROM) return undefined;

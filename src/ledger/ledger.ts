@@ -18,10 +18,7 @@ import type { Spool } from "./spool.ts";
 import type { SpooledTransition } from "./spool-file.ts";
 import { Sweeper } from "./sweeper.ts";
 
-/**
- * Maximum number of running requests and spooled transitions, so that every running request has room in the spool. Half of
- * them may be requests of one organization.
- */
+/** Running requests and spooled transitions at most, for which the spool has room. Half of them may be of one organization. */
 const RUNNING_AND_SPOOLED_MAX = 20_000;
 /** Short, because a service that reports itself as not ready gets no requests that could show that it is. */
 const REFUSING_MS = 5_000;
@@ -107,10 +104,7 @@ export class Ledger {
     this.#sweeper = new Sweeper({ ...shared, recovery });
   }
 
-  /**
-   * Reserves available credits, between `least` and `most` micro-credits, until they are settled or released. Rejects
-   * with StoreUnavailableError.
-   */
+  /** Reserves from `least` to `most` micro-credits until they are settled or released. Rejects with StoreUnavailableError. */
   async hold(request: Omit<HoldTransition, "kind" | "lifeMs" | "owner">): Promise<Held> {
     const { facts, idempotency } = request;
     const { holdId, organizationId } = facts;

@@ -119,10 +119,7 @@ export class Recovery {
     return isShared ? RENEWALS_AWAITED * renewEveryMs : 0;
   }
 
-  /**
-   * Returns how long the hold must be past its expiry to be ended, in milliseconds; null if it may be ended at any time;
-   * undefined if it must stay open.
-   */
+  /** Returns how far past its expiry a hold must be to be ended, in milliseconds; null: at any time; undefined: it stays open. */
   #afterExpiryMs(
     holdId: string,
     { owner, expiresAtMs, sinceMs }: Sighting,

@@ -36,10 +36,7 @@ const REMOVED_ROWS = 100;
 
 export type ResponseItems = ReturnType<typeof responseItemsOver>;
 
-/**
- * Keeps the items of responses for the requests of the same caller that refer to them, on any node. What the store cannot take
- * is not kept: the answer is paid for, and is sent anyway.
- */
+/** Keeps the items of responses for later requests of the same caller, on any node. What the store cannot take is not kept. */
 export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: ResponseItemsOptions) {
   /** Bytes of callers that were written since their oldest items were last removed; unknown after a start. */
   const writtenBy = new LRUCache<string, number>({ max: CALLERS_MAX });
@@ -48,10 +45,7 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
     bytes > LARGE_BYTES ? turns.run(organizationId, task) : task();
   return {
     isOn: () => live.config.responses.keepHours > 0,
-    /**
-     * Finds the content of items by their ids. Those of other callers are as absent as unknown ones. `reserve` is called with
-     * the number of bytes before they are read, and may throw.
-     */
+    /** Finds items by their ids; those of other callers are absent. `reserve` gets the bytes before they are read; it may throw. */
     async find(
       owner: ItemOwner & { keepsConversations: boolean },
       ids: readonly string[],

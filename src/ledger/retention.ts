@@ -65,9 +65,8 @@ export function responseTimesOf({
 
 /**
  * Removes what is older than the configuration allows: every hour requests, which become one sum per organization, and every
- * minute all other rows that expire. Also stores the digests and the statements of finished months, and completes erasures.
- * Works in small steps. Every one can be interrupted, and several processes may run it at once, see `closingRows`: the lock of
- * `runExclusively` is not taken, because it would delay the starts of others.
+ * minute other rows. Also stores the digests and statements of finished months, and completes erasures. Every step can be
+ * interrupted, and several processes may run it at once, see `closingRows`.
  */
 export class Retention {
   readonly #options: RetentionOptions;
@@ -92,10 +91,7 @@ export class Retention {
     await Promise.all([this.#removeDue.ended(), this.#closeDue.ended()]);
   }
 
-  /**
-   * Does what is due. Removals do not wait for months that are being closed, which may take hours. Never rejects: a failure is
-   * logged, and the next run continues.
-   */
+  /** Does what is due; removals do not wait for months that are being closed. Never rejects: a failure is logged and retried. */
   async run(): Promise<void> {
     await Promise.all([this.#removeDue(), this.#closeDue()]);
   }

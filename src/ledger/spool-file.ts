@@ -15,10 +15,7 @@ const CHECKSUM_DIGITS = 8;
 /** Length of the checksum and the space after it. */
 const HEAD_BYTES = CHECKSUM_DIGITS + 1;
 
-/**
- * Serializes a transition as a record of the spool: a line with a checksum and a JSON text. It also begins with a line feed,
- * so that an incomplete or damaged record before it does not affect it.
- */
+/** Serializes a transition as a line with a checksum. The line feed before it ends an incomplete record. */
 export function toSpoolRecord(transition: SpooledTransition): Buffer {
   const text = Buffer.from(JSON.stringify(toPlain(transition)));
   return Buffer.concat([Buffer.from(`\n${checksumOf(text)} `), text, Buffer.from("\n")]);
@@ -95,10 +92,7 @@ export class SpoolFile {
     this.#length = length;
   }
 
-  /**
-   * Creates an empty file that only its owner can read; rejects if it exists. Its space is allocated in advance: when a full
-   * disk stops the store, the spool must still work.
-   */
+  /** Creates a file for its owner only; rejects if it exists. Its space is allocated: the spool must work when the disk is full. */
   static async create(path: string): Promise<SpoolFile> {
     const file = new SpoolFile(path, await open(path, "wx+", 0o600), 0);
     await file.allocate();

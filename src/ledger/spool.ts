@@ -53,10 +53,7 @@ export class Spool {
   /** Files of ended processes, by name. Booked ones are removed when the holds of their processes have ended too. */
   readonly #inherited = new Map<string, OwnedFile>();
   #reader: SpoolReader | undefined;
-  /**
-   * Books the spooled transitions of this process and of ended processes, as far as the store is available. Resolves to true
-   * if none are left; never rejects.
-   */
+  /** Books the spooled transitions of this process and of ended ones. Resolves to true if none are left; never rejects. */
   readonly replay = sharedRun(() => this.#replayAll());
   #retry: NodeJS.Timeout | undefined;
   #retryMs = RETRY_FIRST_MS;
@@ -265,10 +262,7 @@ export class Spool {
   }
 }
 
-/**
- * Rejects if the disk is nearly full. An organization that has used its share of the allocated space may write only while the
- * disk has room for the others.
- */
+/** Rejects if the disk is nearly full: beyond its share, an organization may write only while there is room for others. */
 async function requireRoom(directory: string): Promise<void> {
   const { bavail, bsize } = await statfs(directory);
   if (bavail * bsize < RESERVE_BYTES) throw new Error("The disk has no room beyond the space of the spool");

@@ -28,10 +28,7 @@ export interface SweeperOptions {
 export class Sweeper {
   readonly #options: SweeperOptions;
   #timer: NodeJS.Timeout | undefined;
-  /**
-   * Grants due allowances, applies due grants, collects debts of payments, books the spool, and expires holds that are no longer
-   * renewed. Never rejects.
-   */
+  /** Does what is due: allowances, grants, debts, the spool, and holds that are no longer renewed. Never rejects. */
   readonly sweep = sharedRun(() => this.#sweepAll());
   #again: NodeJS.Timeout | undefined;
 

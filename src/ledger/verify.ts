@@ -13,10 +13,7 @@ export interface HoldTimes {
   recoverySeconds: number;
 }
 
-/**
- * Returns the time after its expiry, in milliseconds, within which a service ends a hold. It waits for the recovery time, and
- * until it has seen the hold unchanged for one life.
- */
+/** Returns the time after its expiry, in milliseconds, within which a service ends a hold. It must see it unchanged for a life. */
 export function holdEndsWithinMs({ holdSeconds, sweepSeconds, recoverySeconds }: HoldTimes): number {
   const slackSeconds = Math.max(SLACK_SECONDS_MIN, SWEEPS_AWAITED * sweepSeconds);
   return (Math.max(holdSeconds, recoverySeconds) + slackSeconds) * 1_000;
@@ -32,10 +29,7 @@ export interface Verification {
   moreViolations: number;
 }
 
-/**
- * Verifies the books of all organizations one after another, each in snapshots of its own, then what they share. A hold that
- * stays open longer than `endsWithinMs` after its expiry is a violation; undefined: by the default configuration.
- */
+/** Verifies the books of all organizations one after another, then what they share. `endsWithinMs` is that of `Books.verify`. */
 export async function verifyBooks(
   books: Pick<Books, "verify" | "verifyStore" | "organizationIds">,
   endsWithinMs: number | undefined,

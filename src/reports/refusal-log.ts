@@ -34,10 +34,9 @@ interface OrganizationRefusals {
 }
 
 /**
- * Counts all refusals by day, and stores them for the request list, in the background: they are gathered in memory and
- * written in batches. A crash loses those of the last second. Equal
- * refusals (token, endpoint, model, code) are counted on one row until it is written. An organization with many different
- * refusals writes one row every ten seconds. Refusals that do not fit are counted by day, and missing from the list.
+ * Counts all refusals by day, and stores them for the request list, in the background; a crash loses those of the last second.
+ * Equal refusals (token, endpoint, model, code) are counted on one row until it is written. An organization with many
+ * different ones writes one row every ten seconds; the others are missing from the list.
  */
 export class RefusalLog {
   readonly #options: RefusalLogOptions;

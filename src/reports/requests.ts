@@ -148,10 +148,7 @@ const CLOCKS_DIFFER_MS = 240_000;
 /** A request has been read, and holds its credits or is refused, this long after it arrived. */
 const DECIDED_WITHIN_MS = 120_000;
 
-/**
- * Limits a filter to a request's own id or its `x-request-id`, and to the time in it. Returns undefined for another text: all ids
- * of requests contain their time.
- */
+/** Limits a filter to a request's own id or `x-request-id`, and to the time in it; undefined for a text that cannot be an id. */
 function filteredById<Filter extends RequestFilter>(filter: Filter, id: string): Filter | undefined {
   const isAccess = isAccessId(id);
   const timeMs = timeOfId(isAccess ? (uuidIn(id) ?? "") : id);
@@ -324,10 +321,7 @@ export function conversationsOver({ rows, live, clock }: ConversationsOptions) {
     status: (organizationId: string, requestId: string) =>
       rows.status({ organizationId, holdId: requestId }, retentionMs()),
     removeOne: (organizationId: string, requestId: string) => rows.removeOne({ organizationId, holdId: requestId }),
-    /**
-     * Removes all conversations that have ended, a few at a time. Returns their number. Before that, `record` is called with
-     * the number of stored conversations, so that no deletion goes unrecorded.
-     */
+    /** Removes all conversations that have ended; returns their number. First, `record` gets the number of stored ones. */
     async remove(organizationId: string, record: (stored: number) => Promise<unknown>): Promise<number> {
       await record(await rows.count(organizationId));
       const untilMs = clock();

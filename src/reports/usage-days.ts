@@ -40,10 +40,7 @@ interface OpenDay {
   read(): Promise<void>;
 }
 
-/**
- * Computes the usage by day. A finished day is summed up once and stored. For open days, the finished hours are cached, so
- * that a query reads only the current hour. No completion waits for this.
- */
+/** Computes the usage by day. Finished days are stored, and finished hours cached, so that a query reads only the current hour. */
 export class UsageDays {
   readonly #options: UsageDaysOptions;
   readonly #openDays = new Map<number, OpenDay>();
@@ -105,10 +102,7 @@ export class UsageDays {
     return { rows: found.flat(), pendingDays };
   }
 
-  /**
-   * Returns the latencies of a model, of all organizations together, by day and route. Hours that are not finished are left
-   * out, because each is read once. `pendingDays` is as in `usage`.
-   */
+  /** Returns the latencies of a model by day and route, without hours that are not finished. `pendingDays` is as in `usage`. */
   async latencies(model: string, fromDay: number, toDay: number) {
     const { done, open, pendingDays } = await this.#daysOf(fromDay, toDay);
     const found = await this.#options.rows.latencies(model, done);

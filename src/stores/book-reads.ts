@@ -78,9 +78,8 @@ export type FoundRows = { [Name in ReadName]: RowOf<(typeof BOOK_READS)[Name]["t
 };
 
 /**
- * Plans the reads of the rows that a batch needs. Yields the names that a step wants, of which all can be read at once, and is
- * resumed with the rows. The first step locks the balances, in the order of their ids; the rows that other rows name, which few
- * batches need, and the counters of budgets follow.
+ * Plans the reads of a batch: yields the names that a step wants, all of which can be read at once, and is resumed with the
+ * rows. The first step locks the balances, in the order of their ids.
  */
 export function* planReads(
   cache: BudgetCache,

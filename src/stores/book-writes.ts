@@ -62,10 +62,7 @@ function write<Row extends object>(
   return { verb, table, ...table.partOf(properties) };
 }
 
-/**
- * Returns the statement of a write. `term` is the expression for the value of a column. `source` produces one row per row to
- * write; absent: the statement writes one row.
- */
+/** Returns the statement of a write, of one row or of those of `source`. `term` is the expression of a column's value. */
 export function sqlOf(
   { verb, table: { name, key }, columns, mayBeMissing = false }: BookWrite<object>,
   term: (column: string) => string,

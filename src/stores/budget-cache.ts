@@ -5,10 +5,7 @@ import { BudgetIndex } from "../credits/budgets.ts";
 const ORGANIZATIONS_MAX = 10_000;
 const NONE: ReadonlyMap<string, BudgetIndex> = new Map();
 
-/**
- * The budgets of organizations as they were read last. Every change of a budget changes `budgetVersion` of the balance, which
- * each batch reads under its lock, so that a change of another process is in force from the next batch on.
- */
+/** The budgets of organizations as read last. `budgetVersion` of the balance, read under its lock, shows changes elsewhere. */
 export class BudgetCache {
   readonly #read = new LRUCache<string, { version: number; budgets: BudgetIndex | undefined }>({
     max: ORGANIZATIONS_MAX,

@@ -62,10 +62,7 @@ class StoreCopy {
     this.#copiedAtMs = copiedAtMs;
   }
 
-  /**
-   * Copies the tables whose rows never change to PostgreSQL, while a service may write to the source. Reads only newer rows of
-   * a table that was copied before.
-   */
+  /** Copies the tables whose rows never change, or what is newer in them, while a service may write to the source. */
   async copyAhead(nowMs: number): Promise<void> {
     for (const appendOnly of APPEND_ONLY) {
       const { name } = appendOnly.table;
@@ -78,9 +75,9 @@ class StoreCopy {
   }
 
   /**
-   * Makes the destination equal to a snapshot of the source. Of tables that were copied before, it copies newer rows, and
-   * repairs those of organizations that differ, for example because rows were removed since. Resolves with the number of rows
-   * of each table. Rejects with OperatorError if count and sums of any table and organization differ.
+   * Makes the destination equal to a snapshot of the source: copies newer rows, and repairs organizations that differ.
+   * Resolves with the number of rows of each table. Rejects with OperatorError if count and sums of any table and organization
+   * differ.
    */
   async complete(): Promise<Record<string, number>> {
     await this.#from.beginSnapshot();
@@ -153,10 +150,7 @@ function isOfGroup(table: TableShape, group: Group): Sql {
   return group === null ? sql`organization_id is null` : sql`organization_id = ${group}`;
 }
 
-/**
- * Sums up a table by organization: the number of rows, and for each column its values, or their lengths. Integers are added
- * in two halves, because sums of 64-bit integers could be too large for one.
- */
+/** Sums up a table by organization: its rows, and of each column the values (in two halves, to fit 64 bits) or their lengths. */
 function sumsOf(table: TableShape): Sql {
   const sums = table.columns.flatMap((name) => {
     const column = raw(name);
@@ -211,10 +205,7 @@ export async function openTransferToPostgres(databasePath: string, url: string, 
       await copy.copyAhead(clock());
       await analyze();
     },
-    /**
-     * Copies everything else, while no service runs on the source, and compares both sides. Resolves with the number of rows
-     * of each table.
-     */
+    /** Copies everything else while no service runs on the source, and compares both sides. Resolves with the rows of each. */
     async complete(): Promise<Record<string, number>> {
       await preparePartitions();
       return copy.complete();

@@ -27,10 +27,7 @@ export interface Database extends SqlDialect, Pick<StoreDriver, "find" | "snapsh
   organizationIds(condition?: Sql): AsyncGenerator<string>;
   /** Runs writes in one transaction, in their order; returns the number of rows that each changed. Durable by default. */
   write(statements: readonly Sql[], options?: WriteOptions): Promise<number[]>;
-  /**
-   * Runs writes in one durable transaction if each of the `required` ones changes a row; otherwise undoes all of them.
-   * Returns whether they were written.
-   */
+  /** Runs writes in one durable transaction if each of the `required` ones changes a row. Returns whether they were written. */
   writeIf(required: readonly Sql[], rest: readonly Sql[]): Promise<boolean>;
 }
 

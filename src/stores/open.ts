@@ -68,10 +68,9 @@ export interface ServiceStoreOptions extends Omit<OpenStoreOptions, "role" | "cr
 }
 
 /**
- * Opens the store of a service, which waits for a database that cannot be reached and logs outages. Rejects with
- * OperatorError if the store cannot be used, or is not of the kind of the data directory. Until the database can be reached,
- * every method rejects with StoreUnavailableError. `arrived` resolves once the store is open, and rejects with OperatorError if
- * it was not reached in time or cannot be used.
+ * Opens the store of a service, which waits for a database that cannot be reached; until then, every method rejects with
+ * StoreUnavailableError. `arrived` resolves once it is open. Both reject with OperatorError if the store cannot be used, was
+ * not reached in time, or is not of the kind of the data directory.
  */
 export async function openServiceStore(options: ServiceStoreOptions) {
   const { log, longestWaitMs, onAbsent, ...openOptions } = options;
@@ -112,9 +111,8 @@ export async function openServiceStore(options: ServiceStoreOptions) {
 }
 
 /**
- * Returns the calls of a driver that may not be open yet. After a failure the database is asked for the smallest answer. Until
- * it gives one, calls are refused at once: each would wait for seconds. Logs when the database becomes unavailable and when it
- * is available again: once, however many requests fail.
+ * Returns the calls of a driver that may not be open yet. After a failure, calls are refused at once until the database
+ * answers again: each would wait for seconds. Logs both moments once, however many requests fail.
  */
 function observedCalls(
   opened: () => StoreDriver | undefined,

@@ -19,10 +19,7 @@ export async function describePlace({ database, dataDir }: StorePlace): Promise<
   return `PostgreSQL at ${placeOf(database)}`;
 }
 
-/**
- * Rejects with OperatorError if the configured store is of another kind than that of the data directory: a store that is
- * created or used by mistake would grant and spend credits that the intended one does not know.
- */
+/** Rejects with OperatorError if the store is of another kind than the data directory's: the same credits would be spent twice. */
 export async function expectKind({ database, dataDir }: StorePlace): Promise<void> {
   const { directoryFailure, findDatabase } = await import("./sqlite/directory.ts");
   const remembered = readPlace(dataDir, directoryFailure);

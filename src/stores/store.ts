@@ -21,10 +21,7 @@ import { topUpRows } from "./queries/top-ups.ts";
 import { usageRows } from "./queries/usage.ts";
 import { voucherRows } from "./queries/vouchers.ts";
 
-/**
- * A store: the queries over a driver, which fail as `StoreDriver` says. `test/stores/contract.ts` contains the tests that
- * a store on every driver passes.
- */
+/** A store: the queries over a driver, which fail as `StoreDriver` says. `test/stores/contract.ts` tests it on every driver. */
 export type Store = ReturnType<typeof storeOver>;
 
 /** Builds a store over a driver. */

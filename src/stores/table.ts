@@ -9,10 +9,7 @@ type Fields<Row> = { [Property in keyof Row]-?: Field<Row[Property]> };
 type AnyFields = Record<string, Field<any>>;
 type ValuesOf<Of extends AnyFields> = { [Property in keyof Of]: ReturnType<Of[Property]["decode"]> };
 
-/**
- * A table: its columns in their order, and the conversion between its rows and those of the database. Integers are signed
- * 64-bit integers, which both databases return as bigint.
- */
+/** A table: its columns in their order, and the conversion of its rows. Both databases return integers as bigint. */
 export class Table<Row extends object> {
   readonly name: string;
   readonly key: readonly string[];

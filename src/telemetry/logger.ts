@@ -129,10 +129,7 @@ function lineOfDropped(lines: number): string {
   return `{"level":"warn"${time},"lines":${lines},"msg":"log lines were lost: they could not be written"}\n`;
 }
 
-/**
- * Returns the error's loggable fields. Other properties may contain anything and are omitted. Messages of a SyntaxError are
- * omitted because parsers quote their input.
- */
+/** Returns the error's loggable fields. Others may contain anything, and messages of a SyntaxError quote the input. */
 function errorFacts(error: unknown, withFrames: boolean): object {
   if (!(error instanceof Error)) return { message: shortened(String(error)) };
   const { name, message, stack, cause } = error;
@@ -193,9 +190,8 @@ export function openAccessLog(options: AccessLogOptions): BoundedAccessLog {
 }
 
 /**
- * Writes one line per request, in the format of the service's log. Lines are gathered for a tenth of a second and written
- * together. Lines of failed requests are limited per minute, so that a flood of them cannot fill a disk; omitted lines are
- * counted by error code.
+ * Writes one line per request, gathered for a tenth of a second. Lines of failed requests are limited per minute, so that a
+ * flood of them cannot fill a disk; omitted lines are counted by error code.
  */
 export class BoundedAccessLog {
   readonly #options: AccessLogOptions;

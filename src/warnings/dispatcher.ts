@@ -61,10 +61,7 @@ export interface DispatcherOptions {
   close(): Promise<void>;
 }
 
-/**
- * Delivers events to their receivers, each at least once and with the same id; their order is not preserved. Several nodes may
- * run it: each claims a delivery before it sends it. Requests never wait for it.
- */
+/** Delivers events to their receivers, each at least once and with the same id. Several nodes run it: each claims a delivery. */
 export class Dispatcher {
   readonly #options: DispatcherOptions;
   readonly #stopping = new AbortController();

@@ -40,10 +40,7 @@ export interface WatchOptions {
   outage: { failed(fields: object): void; succeeded(): void };
 }
 
-/**
- * Writes the events that no transaction causes. Every node runs it: their keys let each be written once. What takes many reads is
- * looked at every hour.
- */
+/** Writes the events that no transaction causes. Every node runs it: their keys let each be written once. */
 export class Watch {
   readonly #options: WatchOptions;
   #timer: NodeJS.Timeout | undefined;
@@ -161,10 +158,7 @@ export class Watch {
     await rows.insertEvents(events);
   }
 
-  /**
-   * Tells the service of what changes in the next days, and the organizations that used the model lately, of prices only those
-   * that have them.
-   */
+  /** Tells the service of what changes in the next days, and the organizations that used the model lately and have its prices. */
   async #watchModels(): Promise<void> {
     const { rows, priceChanges, clock } = this.#options;
     const priced = priceChanges(clock() + MODEL_DAYS * DAY_MS).map((data): ModelChange => {

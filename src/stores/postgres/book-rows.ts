@@ -25,10 +25,7 @@ function selection({ table: { name, columns, kinds }, by, rest = "", isLocked }:
   return `${selected} ${found} ${rest} ${bounds} ${lock}`;
 }
 
-/**
- * Reads the rows that a batch needs. The first statement locks the balances; later statements, whose snapshots are newer than
- * the locks, read everything else. All of a step are sent at once, without waiting in between.
- */
+/** Reads the rows of a batch. After the locks of the balances, snapshots are newer. All reads of a step are sent at once. */
 export async function readRows(transaction: Transaction, cache: BudgetCache, transitions: readonly Transition[]) {
   const plan = planReads(cache, transitions);
   let step = plan.next();
@@ -86,10 +83,7 @@ export async function writeRows(transaction: Transaction, writes: BookWrites): P
   );
 }
 
-/**
- * Returns the statement that writes rows. A column is an array of their values, or one value if all rows share it: most
- * columns of the requests of a batch have the same value, which is sent once.
- */
+/** Returns the statement that writes rows. A column is an array of values, or one value if all rows share it, as most do. */
 function writeStatement<Row extends object>(write: BookWrite<Row>, rows: readonly Row[]) {
   const { columns, table } = write;
   // No table of the books has binary columns.
@@ -113,10 +107,7 @@ function writeStatement<Row extends object>(write: BookWrite<Row>, rows: readonl
 const ESCAPED = /["\\]/;
 const ESCAPED_ALL = /["\\]/g;
 
-/**
- * Returns an array in PostgreSQL's input syntax (section 8.15.2 of its manual). The client would search each text twice for
- * characters to escape.
- */
+/** Returns an array in PostgreSQL's input syntax (section 8.15.2 of its manual). The client would search each text twice. */
 export function arrayText(cells: readonly Exclude<Cell, Uint8Array>[]): string {
   let text = "{";
   for (const cell of cells) {

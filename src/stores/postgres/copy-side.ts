@@ -22,10 +22,7 @@ const OCCUPIED = sql`
   SELECT 1 WHERE to_regclass('incomplete_copy') IS NULL
     AND (EXISTS (SELECT 1 FROM organization WHERE id <> 'org_playground') OR EXISTS (SELECT 1 FROM operator))`;
 
-/**
- * Opens a database to read it as one side of a copy, over a connection of its own without time limits. Rejects with
- * OperatorError if it cannot be used.
- */
+/** Opens a database to read it as one side of a copy, without time limits. Rejects with OperatorError if it cannot be used. */
 export function openPostgresSide(url: string): Promise<CopySide> {
   return connect(url, "default_transaction_read_only=on");
 }

@@ -26,10 +26,7 @@ export function sqlStateOf(error: unknown): string {
 
 /** Serialization failure, deadlock. */
 const CONFLICT = /^(40001|40P01)$/;
-/**
- * Connection exceptions, a server that stops or starts, a session that it ended, and a read-only server: after a failover, a
- * new connection reaches the server that accepts writes.
- */
+/** Connection exceptions, and a server that stops, starts, ends the session or is read-only: after a failover, another is not. */
 const LOST = /^(08...|57P0.|25P03|25P04|25006)$/;
 /** Insufficient resources, timeouts, system errors, corruption. */
 const UNAVAILABLE = /^(53...|57...|58...|XX...)$/;
@@ -37,10 +34,7 @@ export const LOCK_NOT_AVAILABLE = "55P03";
 /** node-postgres has no code for this error. */
 const READ_TIMEOUT = "Query read timeout";
 
-/**
- * Returns the PostgresFailure for an error of a statement; a defect is returned unchanged. `lostBy` is the error of the
- * connection itself, if it broke.
- */
+/** Returns the PostgresFailure for an error of a statement, or of its connection (`lostBy`); a defect is returned unchanged. */
 export function statementFailure(error: unknown, lostBy: Error | undefined): unknown {
   if (lostBy !== undefined) return new PostgresFailure("lost", lostBy);
   const state = sqlStateOf(error);
@@ -62,16 +56,10 @@ export function connectFailure(error: unknown): PostgresFailure {
   return new PostgresFailure(isPassing ? "lost" : "unavailable", error);
 }
 
-/**
- * Answers of a working server to a configuration mistake: access is denied, a database or table does not exist, a statement
- * is refused.
- */
+/** A working server's answers to a wrong configuration: no access, no such database or table, a refused statement. */
 const MISTAKE = /^(28...|3D...|42...|0A...|22...|25006)$/;
 
-/**
- * Returns the error for a failure to open the database, in one line for the operator: StoreAbsentError if waiting may help,
- * otherwise OperatorError. A defect is returned unchanged.
- */
+/** Returns the error in one line for the operator: StoreAbsentError if waiting may help. A defect is returned unchanged. */
 export function openingFailure(place: string, error: unknown): unknown {
   if (error instanceof OperatorError) return error;
   if (!(error instanceof StoreUnavailableError) && sqlStateOf(error) === "") return error;

@@ -23,10 +23,7 @@ const APPLY = `
   INSERT INTO schema_migration (version, name, checksum, applied_at, program, committed_at)
   VALUES ($1, $2, $3, floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint, $4, $5)`;
 const MIGRATION_TIMEOUT_MS = 3_600_000;
-/**
- * Time for which a migration waits for a table. The statements of running nodes queue behind it, and fail after their own
- * lock timeout, which is longer.
- */
+/** Time for which a migration waits for a table. Statements of running nodes queue behind it; their lock timeout is longer. */
 const TABLE_LOCK_TIMEOUT_MS = 50;
 const TABLES_AGAIN_AFTER_MS = 300;
 const TABLES_AWAITED_MS = 60_000;
@@ -34,9 +31,8 @@ const TABLES_IN_USE =
   "The database's tables have been in use for a minute, so that its schema could not be changed; try again later.";
 
 /**
- * Migrates the schema in one transaction, which is tried again while a table that it changes is in use; processes that start
- * together take turns. Rejects with OperatorError for a newer or an altered schema, and for tables that are in use for a
- * minute.
+ * Migrates the schema in one transaction, again while a table is in use; processes that start together take turns. Rejects
+ * with OperatorError for a newer or an altered schema, and for tables that are in use for a minute.
  */
 export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const missingOf = (applied: AppliedMigration[]) => missingMigrations(nameOf(place), applied, migrations);

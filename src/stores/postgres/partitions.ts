@@ -22,9 +22,8 @@ const EARLIER = `
   WHERE inhparent = 'request'::regclass AND relname ~ '^request_[0-9]{6}$' AND relname < $1 ORDER BY relname`;
 
 /**
- * Creates the partitions of this month and of the months to come, and drops empty ones of past months, now and every hour.
- * Several processes may do it at the same time. If a partition cannot be created, the requests of its month go to the default
- * partition and stay there: nothing is lost, and that month gets no partition of its own. Returns a function that stops it.
+ * Creates the partitions of this month and of the next ones, and drops empty ones of past months, now and every hour. Requests
+ * of a month without a partition go to the default one, and stay there. Returns a function that stops it.
  */
 export async function keepPartitions(pool: pg.Pool): Promise<() => void> {
   const keep = async () => {
@@ -49,10 +48,7 @@ export async function makePartitions(pool: pg.Pool): Promise<void> {
   }
 }
 
-/**
- * Drops the partitions of past months that retention has emptied. A partition that is in use, or that the user of the service
- * may not drop, stays. Rejects if the store cannot be reached.
- */
+/** Drops partitions that retention has emptied, unless one is in use or may not be dropped. Rejects if the store is away. */
 export async function dropEmptyPartitions(pool: pg.Pool): Promise<void> {
   // Requests of the last month may still be running.
   const { name: lastMonth } = partitionOf(await readToday(pool), -1);

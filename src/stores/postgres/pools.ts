@@ -15,9 +15,8 @@ const IDLE_IN_TRANSACTION_TIMEOUT_MS = 1_000;
 const IDLE_IN_REPORT_TIMEOUT_MS = 10_000;
 const CONNECTIONS_A_POOL = 4;
 /**
- * Statements of batches find all rows by their keys, so one plan fits all values, and is kept for a connection. Without
- * these settings a plan from when a table was small would read all of it. Reads of whole tables, which such a plan never
- * contains, count as so expensive that the server would compile the statement.
+ * Batches find all rows by their keys, so one plan fits all values, whatever the size of a table was when it was made. Reads
+ * of whole tables, which it never contains, would count as so expensive that the server compiles it.
  */
 const KEPT_PLANS =
   "plan_cache_mode=force_generic_plan enable_seqscan=off enable_hashjoin=off enable_mergejoin=off jit=off";

@@ -78,10 +78,7 @@ export async function openPostgresStore(options: PostgresOptions): Promise<Store
   return storeOver(await openPostgresDriver(options));
 }
 
-/**
- * Opens a PostgreSQL database (15 or later) and migrates its schema. Rejects with OperatorError if it cannot be reached,
- * has an unsupported version or encoding, or another schema. The message is one line, without the password.
- */
+/** Opens a PostgreSQL database and migrates its schema. Rejects with OperatorError, in one line without the password. */
 export async function openPostgresDriver(options: PostgresOptions): Promise<MigratedDriver> {
   const { url, currentUrl, role, creates = true, isCopyTarget = false, timeouts } = options;
   const poolTimeouts = role === "command" ? { lockMs: COMMAND_LOCK_TIMEOUT_MS, ...timeouts } : timeouts;

@@ -37,10 +37,7 @@ export interface TransactOptions {
   beginsWithReads?: boolean;
 }
 
-/**
- * Names of the statements that the server should keep planned. Writes have many texts, because the text depends on the
- * columns that all rows share, but few of them are frequent.
- */
+/** Names of the statements that the server should keep planned: writes have many texts, of which few are frequent. */
 export class StatementNames {
   readonly #names = new Map<string, string>();
   #uses = new Map<string, number>();
@@ -87,10 +84,7 @@ export class Transaction {
     return this.#send(() => this.#client.query<Row>(statement, values));
   }
 
-  /**
-   * Runs a statement of a batch, which the server keeps planned if it is frequent. Returns rows as arrays, in the order of
-   * the columns: objects take twice as long to create.
-   */
+  /** Runs a statement of a batch, which the server keeps planned if it is frequent. Rows are arrays: objects take twice as long. */
   planned(text: string, values: unknown[]): Promise<pg.QueryArrayResult<unknown[]>> {
     const statement = { name: NAMES.use(text), text, values, rowMode: "array" } as const;
     return this.#send(() => this.#client.query<unknown[]>(statement as pg.QueryArrayConfig));
@@ -129,10 +123,7 @@ export class Transaction {
   }
 }
 
-/**
- * Runs `work` in a transaction, and retries after 40001, 40P01 or a lost connection. Rejects with StoreUnavailableError if
- * the server is unreachable or too slow. An error of `work` itself rolls back the transaction and is rethrown.
- */
+/** Runs `work` in a transaction, again after a conflict or a lost connection. Rejects with StoreUnavailableError, or as it does. */
 export function transact<T>(
   pool: pg.Pool,
   { kind, isRepeatable, beginsWithReads = false }: TransactOptions,
@@ -211,10 +202,7 @@ async function rollBack(client: pg.PoolClient): Promise<boolean> {
   );
 }
 
-/**
- * Runs work while no other process runs work of this kind. The work may take `longestMs`, and so may the wait for the lock;
- * after that, this rejects with OperatorError.
- */
+/** Runs work while no other process runs any. Rejects with OperatorError if it, or the wait for it, takes over `longestMs`. */
 export async function runExclusively<T>(pool: pg.Pool, work: () => Promise<T>, longestMs = EXCLUSIVE_MS): Promise<T> {
   let done: { result: T } | undefined;
   const lock: pg.QueryConfig & { query_timeout: number } = { text: LOCK_EXCLUSIVELY, query_timeout: 2 * longestMs };

@@ -76,10 +76,7 @@ function operators({ find, findRow, write, writeIf }: Database) {
       ]),
     operatorByHash: (hash: Uint8Array) => findRow(OPERATOR)`select * from operator where hash = ${hash}`,
     operator: (id: string) => findRow(OPERATOR)`select * from operator where id = ${id}`,
-    /**
-     * Writes an operator. Returns false if one of that name is not revoked, or if the operator who creates them has been
-     * revoked meanwhile; then nothing is written.
-     */
+    /** Writes an operator. Returns false, and writes nothing, if the name is in use, or the operator who creates it was revoked. */
     async insertOperator(operator: OperatorRow, audit: AuditRow): Promise<boolean> {
       const { actorId } = audit;
       const isValid = sql`update operator set name = name where id = ${actorId} and revoked_at is null`;

@@ -9,10 +9,7 @@ type AllowanceKey = Pick<AllowanceRow, "organizationId" | "id">;
 /** Monthly allowances. Their grants are made through the books. */
 export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: Database) {
   return {
-    /**
-     * Returns the organization's allowance of the same reference if there is one; otherwise writes this one with its
-     * audit record and returns it.
-     */
+    /** Writes an allowance with its audit record and returns it, or returns the organization's allowance of the same reference. */
     async insert(row: AllowanceRow, audit?: AuditRow): Promise<AllowanceRow> {
       const { organizationId, reference } = row;
       const record = recordOf(audit, { allowance: [row] });
@@ -39,10 +36,7 @@ export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: 
         where organization_id = ${organizationId} and id = ${id} and ended_at is null`;
       return writeIf([end], recordOf(audit, { allowance: [{ id, endedAtMs: atMs }] }));
     },
-    /**
-     * Finds allowances whose next month begins within `aheadMs` by the store's clock or has begun; the most overdue
-     * first. None of an organization that pauses them.
-     */
+    /** Finds allowances whose next month begins within `aheadMs` by the store's clock, the most overdue first; none paused. */
     async due({ aheadMs, limit }: { aheadMs: number; limit: number }) {
       const rows = await find(sql`
         select *, ${now()} as now from allowance

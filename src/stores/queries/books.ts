@@ -50,9 +50,8 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
       return driver.apply(durability, batch) as Promise<OutcomesOf<T>>;
     },
     /**
-     * Finds open holds that may no longer be renewed: those past their expiry or with an expiry more than a life ahead by
-     * the store's clock, and those of the named owners, in the order of their ids; and the store's time. Takes no locks:
-     * `expire` checks again.
+     * Finds the open holds of the named owners, and those past their expiry or with one more than a life ahead by the store's
+     * clock, in the order of their ids; and the store's time. Takes no locks: `expire` checks again.
      */
     async recoverableHolds({ lifeMs, owners, afterHoldId, limit }: HoldSearch) {
       const isOf = "allBut" in owners ? sql`owner <> ${owners.allBut}` : sql`owner in (${join(["", ...owners.only])})`;
@@ -66,10 +65,7 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
       });
       return { nowMs: Number(rows[0]?.now ?? 0), holds };
     },
-    /**
-     * Counts the open holds of all organizations. Returns the time to the earliest expiry, too: negative if it has passed, and 0
-     * without an open hold.
-     */
+    /** Counts all open holds. Returns the time to the earliest expiry, too: negative if it has passed, 0 without an open hold. */
     async openHolds() {
       const [row] = await read<Record<"count" | "now" | "expires", bigint | null>>(
         sql`select count(id) as count, min(expires_at) as expires, ${now()} as now from hold`,
@@ -79,10 +75,7 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
     },
     balance: (organizationId: string): Promise<BalanceRow | undefined> =>
       findRow(BALANCE)`select * from balance where organization_id = ${organizationId}`,
-    /**
-     * Finds organizations that have a grant that is due to take effect or to expire, by the store's clock, in the order of
-     * their ids. Takes no locks: `refresh` checks again.
-     */
+    /** Finds organizations with a grant that is due by the store's clock, in order. Takes no locks: `refresh` checks again. */
     async dueOrganizations({ after, limit }: IdPage): Promise<string[]> {
       const rows = await find(sql`
         select organization_id from balance
@@ -90,10 +83,7 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
         order by organization_id limit ${limit}`);
       return rows.map((row) => row.organization_id as string);
     },
-    /**
-     * Removes expired idempotency keys, those of completions and those of administrators, and broken attempts that are too old
-     * to be repeated, at most `limit` of each; returns their number. They already counted as absent.
-     */
+    /** Removes expired idempotency keys and broken attempts, at most `limit` of each; returns their number. */
     async removeOldKeys(limit: number): Promise<number> {
       const isOld = sql`expires_at <= ${now()}`;
       const keys = (await remove(KEY, isOld, limit)) + (await remove(ADMIN_KEY, isOld, limit));
@@ -104,10 +94,7 @@ function transitions({ find, findRow, now, read, remove }: Database, driver: Sto
 
 function statements(database: Database) {
   return {
-    /**
-     * Returns everything that changed an organization's balance, oldest first: grants, also those not yet in force,
-     * charges, and adjustments. Their sum is what is available, held and pending.
-     */
+    /** Returns all that changed a balance, oldest first. The sum is what is available, held and pending. */
     statement: (organizationId: string, page: StatementRange) => statementPage(database, organizationId, page),
     statementStart: (organizationId: string, fromMs: number | null) => statementStart(database, organizationId, fromMs),
     statementTotals: (organizationId: string, period: Parameters<typeof totalsBetween>[2]) =>
@@ -128,10 +115,7 @@ function statements(database: Database) {
 
 function verifications(database: Database) {
   return {
-    /**
-     * Checks every invariant of one organization that the store alone can show, in short snapshots. A hold may be open for
-     * `endsWithinMs` after its expiry; absent: by the default configuration.
-     */
+    /** Checks the invariants that the store alone can show. A hold may be open for `endsWithinMs` after its expiry. */
     verify: (organizationId: string, endsWithinMs = HOLD_ENDS_WITHIN_MS) =>
       verifyOrganization(database, organizationId, endsWithinMs),
     verifyStore: () => verifyStore(database),

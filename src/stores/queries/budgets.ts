@@ -11,10 +11,7 @@ import { recordOf } from "./admin.ts";
 
 export type BudgetKey = Pick<BudgetRow, "organizationId" | "id">;
 type BudgetTerms = Pick<BudgetRow, "name" | "amount" | "limits">;
-/**
- * Budgets of organizations. A change writes its audit record in the same transaction, and is in force from the next hold on,
- * on every node.
- */
+/** Budgets. A change writes its audit record in the same transaction, and is in force from the next hold on, on every node. */
 export function budgetRows(database: Database) {
   const { find, findRows, now, writeIf } = database;
   return {
@@ -24,10 +21,7 @@ export function budgetRows(database: Database) {
       writeIf([budgetsChange(row.organizationId), BUDGET.insert(row)], recordOf(audit, { budget: [row] })),
     budgets: (organizationId: string): Promise<BudgetRow[]> =>
       findRows(BUDGET)`select * from budget where organization_id = ${organizationId} order by id`,
-    /**
-     * Writes the terms of a budget that was read as `old`. Returns false if they were changed since, or it was deleted; then
-     * nothing is written.
-     */
+    /** Writes the terms of a budget that was read as `old`. Returns false, and writes nothing, if it has changed since. */
     changeBudget(old: BudgetRow, { name, amount, limits }: BudgetTerms, audit: AuditRow) {
       const asRead = sql`
         ${ofBudget(old)} and name = ${old.name} and amount is not distinct from ${old.amount}

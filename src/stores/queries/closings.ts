@@ -145,10 +145,7 @@ async function examine(database: Database, tally: ClosingTally, records: readonl
   }
 }
 
-/**
- * Stores the sums, and the balance of the statement at the time. Returns false if another process has closed since the sums
- * were begun.
- */
+/** Stores the sums, and the statement's balance at the time. Returns false if another process has closed since they were begun. */
 async function close(database: Database, tally: ClosingTally): Promise<boolean> {
   const { organizationId, beforeMs, earlier } = tally;
   const balance = await openingBalance(database, organizationId, beforeMs);

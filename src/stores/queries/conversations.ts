@@ -13,9 +13,8 @@ export function conversationRows(database: Database) {
     where organization_id = ${organizationId} and hold_id = ${holdId} and ended_at > ${since(database, retentionMs)}`;
   return {
     /**
-     * Writes, in one transaction, the conversations of organizations whose storage is enabled when it commits: none is
-     * written after storage was disabled. An existing row stays unchanged. Locks the rows of the organizations against changes,
-     * so that disabling storage waits for this insert or precedes it.
+     * Writes the conversations of organizations whose storage is enabled when it commits; an existing row stays unchanged.
+     * Locks the organizations, so that disabling storage waits for this insert or precedes it.
      */
     async insert(rows: readonly ConversationRow[]) {
       const inserts = rows.map((row) => {

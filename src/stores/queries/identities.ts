@@ -32,10 +32,7 @@ export function identityRows({ find, findRow, findRows, now, write, writeIf }: D
       const first = sql`${TOKEN.insert(token)} on conflict do nothing`;
       return writeIf([first], [inserted(identity), ...recordOf(audit, { token: [token] })]);
     },
-    /**
-     * Blocks an identity, also one that was never seen, and with it the tokens that it created. Returns false if it is blocked
-     * already; then nothing is written.
-     */
+    /** Blocks an identity, also an unseen one, and the tokens that it created. Returns false if it is blocked already. */
     async blockIdentity(row: IdentityRow, atMs: number, audit: AuditRow): Promise<boolean> {
       await write([inserted(row)]);
       const blocked = sql`update identity set blocked_at = ${atMs} where id = ${row.id} and blocked_at is null`;

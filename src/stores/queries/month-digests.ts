@@ -161,10 +161,7 @@ async function modelsOf(database: Database, organizationId: string, rows: readon
   return new Map(found.map(({ id, model }) => [id, model]));
 }
 
-/**
- * Stores a digest, and the statement, unless the month has one. Stores nothing if the month is not over by the store's clock, or requests of it
- * were closed: they may have been removed while they were read.
- */
+/** Stores a month's digest and statement, once: not before it is over by the store's clock, nor when its requests were closed. */
 async function storeDigest(database: Database, hash: MonthHash, terms: StatementTerms): Promise<void> {
   const { organizationId, month, endMs } = hash;
   const isOver = sql`

@@ -66,10 +66,7 @@ const PAGE_ROWS = 500;
  */
 export function requestRows(database: Database) {
   return {
-    /**
-     * Returns a page, the newest first. A search that takes long ends before its page is full; the next page starts at
-     * `next`, which is null at the end.
-     */
+    /** Returns a page, the newest first. One that takes long ends before it is full; the next starts at `next`, null at the end. */
     requests: (search: RequestSearch) => searchRequests(database, search),
     async request(id: string): Promise<ListedRequest | undefined> {
       const [holds = [], requests = []] = await database.snapshot([

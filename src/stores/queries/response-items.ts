@@ -13,10 +13,7 @@ export interface ResponseTimes {
   storedMs: number;
 }
 
-/**
- * Items of responses, to which later requests refer. One that was kept `retentionMs` ago or earlier, by the store's clock,
- * counts as absent.
- */
+/** Items of responses, to which later requests refer. One kept `retentionMs` ago, by the store's clock, counts as absent. */
 export function responseItemRows(database: Database) {
   const { read, write, writeIf } = database;
   const since = (retentionMs: number) => sql`${database.now()} - cast(${retentionMs} as bigint)`;

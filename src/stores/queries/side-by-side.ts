@@ -17,10 +17,7 @@ export type Pair = { key: string } & Partial<Record<(typeof SIDES)[number], Side
 
 const SIDES = ["provider", "service", "edge"] as const;
 
-/**
- * Two lists that are joined by key. They are in a temporary file of SQLite, whatever the store is, so that only a few pages
- * of it are in memory.
- */
+/** Two lists that are joined by key, in a temporary file of SQLite, so that only a few pages of it are in memory. */
 export class SideBySide {
   readonly #database = new DatabaseSync("", { readBigInts: true });
   readonly #add: StatementSync;

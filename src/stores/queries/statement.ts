@@ -296,9 +296,8 @@ export async function openingBalance(database: Database, organizationId: string,
 }
 
 /**
- * Records the balance of an organization's statement before a time, so that later opening balances are read quickly. They are
- * exact without it, too. Several processes may do it at once. Nothing is recorded for a time of the last hour, and none once
- * requests were closed meanwhile, because they may have been removed.
+ * Records a statement's balance before a time, so that later opening balances are read quickly. Records nothing for a time of
+ * the last hour, nor if requests, which may have been removed, were closed meanwhile.
  */
 export async function recordBalance(database: Database, organizationId: string, beforeAtMs: number): Promise<void> {
   const closedBeforeMs = (await closedBefore(database, organizationId)) ?? 0;
@@ -316,10 +315,7 @@ const IS_ALLOWANCE = sql`coalesce(reference, '') like ${`${ALLOWANCE_REFERENCE}%
 /** Later than any entry, and early enough for an id. */
 const FAR_MS = Date.UTC(9999, 0);
 
-/**
- * Adds up an organization's statement entries by kind, from a time on, and before another; of requests those that meet a
- * condition.
- */
+/** Adds up an organization's statement entries of a period by kind; of requests those that meet a condition. */
 export async function totalsBetween(
   database: Database,
   organizationId: string,

@@ -54,10 +54,7 @@ export function usageRows(database: Database) {
 
 function requestSums(database: Database) {
   return {
-    /**
-     * Adds up the requests that began in a period, by organization, token, model, route and bucket. A combination may come
-     * several times.
-     */
+    /** Adds up the requests of a period by organization, token, model, route and bucket. A combination may come several times. */
     async requests(fromMs: number, toMs: number): Promise<RequestSum[]> {
       const range = { from: idAt(fromMs), to: idAt(toMs) };
       const parts = [endedQuery(range), lateQuery(range)].map((query) => database.readRows(REQUEST_SUM)`${query}`);

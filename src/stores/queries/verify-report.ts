@@ -60,9 +60,8 @@ export class Violations {
 export const AHEAD_MS = 60_000;
 
 /**
- * Decodes records of a table, and checks their amounts, and their past times against the store's time if it is given. A record
- * that is malformed, and one whose own `check` throws, becomes a violation of its own and is left out, so that it does not hide
- * what is wrong with others.
+ * Decodes records of a table, and checks their amounts and past times. One that is malformed, or whose own `check` throws,
+ * becomes a violation of its own and is left out, so that it does not hide what is wrong with others.
  */
 export function checkEach<Row extends object>(
   table: Table<Row>,

@@ -29,10 +29,7 @@ const SUMMED_WITHIN_MS = 600_000;
 /** The sums over all organizations. */
 const ALL = "*";
 
-/**
- * Checks what belongs to no single organization: rows of organizations that do not exist, the form of rows that all
- * organizations share, and the sums of days over all organizations.
- */
+/** Checks what belongs to no single organization: rows of unknown ones, rows that all share, and the sums of days over all. */
 export async function verifyStore(database: Database): Promise<Violations> {
   const found = new Violations(ALL);
   await checkOwners(database, found);

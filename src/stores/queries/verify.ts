@@ -18,10 +18,7 @@ const NEWEST_MS = 20_000;
 /** Sums that differ are computed again: the clock may have been set back, or a batch took longer. */
 const ATTEMPTS = 3;
 
-/**
- * Checks the books of one organization, and the digests of its months. The numbers are those of the invariants in
- * docs/ledger.md. A service ends a hold `endsWithinMs` after its expiry.
- */
+/** Checks the books of one organization by the invariants of docs/ledger.md. A service ends holds `endsWithinMs` after expiry. */
 export async function verifyOrganization(database: Database, organizationId: string, endsWithinMs: number) {
   for (let attempt = 1; ; ) {
     const found = new Violations(organizationId);

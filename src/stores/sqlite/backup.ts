@@ -11,10 +11,7 @@ import { databasePathOf, FILE_REASONS, findDatabase, makeFile } from "./director
 const PAGES_A_STEP = 2 ** 31 - 1;
 const BUSY_TIMEOUT_MS = 5_000;
 
-/**
- * Copies the database of a data directory, also while a service runs, and checks the integrity of the copy. Leaves nothing
- * behind on failure. Rejects with OperatorError.
- */
+/** Copies the database of a data directory, also while a service runs. Fails like `makeDatabase`. */
 export async function copyDatabase(dataDir: string, destination: string) {
   const source = findDatabase(dataDir);
   if (source === undefined) throw missingStore(dataDir);
@@ -25,8 +22,8 @@ export async function copyDatabase(dataDir: string, destination: string) {
 }
 
 /**
- * Creates a database in a folder next to its destination, lets `fill` write it, and checks its integrity. Leaves nothing
- * behind on failure. Rejects with OperatorError.
+ * Creates a database in a folder next to its destination, which `fill` writes, and checks its integrity. Leaves nothing behind
+ * on failure. Rejects with OperatorError.
  */
 export async function makeDatabase(destination: string, fill: (path: string) => Promise<void>) {
   refuseExisting(destination);
@@ -77,10 +74,7 @@ function makeFolder(destination: string): string {
   }
 }
 
-/**
- * Copies the file of a backup, which no process uses, without opening it as a database: SQLite would need to write to its folder.
- * Throws OperatorError if it is not a database of Tollgate.
- */
+/** Copies the file of a backup. To open it in place, SQLite would write to its folder. Throws OperatorError if it is no store. */
 export function copyBackup(file: string, path: string): void {
   const refusal = (reason: string) => new OperatorError(`${file}: cannot be restored: ${reason}`);
   if (statSync(`${file}-wal`, { throwIfNoEntry: false })?.size) {

@@ -30,10 +30,7 @@ export function fileIdOf(path: string): string | undefined {
   return found && `${found.dev}:${found.ino}`;
 }
 
-/**
- * One connection, opened on first use and again after a failure that broke it. Integers are read as bigint. Failures of the
- * file or its disk are StoreUnavailableError.
- */
+/** A connection, opened on first use and again after it broke. Integers are bigint. Disk failures are StoreUnavailableError. */
 export class Connection {
   readonly #options: ConnectionOptions;
   #database: DatabaseSync | undefined;
@@ -85,10 +82,7 @@ export class Connection {
     this.#open().exec(sql);
   }
 
-  /**
-   * Switches the file to a write-ahead log, permanently. SQLite itself does not wait for other processes that have the file
-   * open.
-   */
+  /** Switches the file to a write-ahead log, permanently. SQLite itself does not wait for others that have the file open. */
   enterWalMode(): void {
     this.#guard((database) => {
       for (let waitedMs = 0; ; waitedMs += RETRY_MS) {
@@ -185,10 +179,9 @@ export class Connection {
 }
 
 /**
- * Fills the write-ahead log of a database with zeros up to the size that it has under load. Must run inside a write
- * transaction, so that no other process writes to it. SQLite takes a frame of zeros for the log's end (SQLite's file format,
- * section 4.4). If a commit makes the file longer, it also waits for the journal of the file system. Does nothing if the disk
- * has less room than `roomLeastBytes`.
+ * Fills the write-ahead log with zeros up to its size under load, if the disk has room: a commit that makes the file longer
+ * also waits for the file system. Must run inside a write transaction. SQLite takes zeros for the log's end (section 4.4 of
+ * its file format).
  */
 export function lengthenLog(databasePath: string, roomLeastBytes: number = LOG_ROOM_LEAST_BYTES): void {
   const { bavail, bsize } = statfsSync(databasePath);

@@ -6,10 +6,7 @@ import { toStatement } from "./sqlite.ts";
 
 const BUSY_TIMEOUT_MS = 5_000;
 
-/**
- * Opens the file of a database as one side of a copy, on a connection of its own. Blocks the process while it works: nothing
- * else runs in a command that copies. Rejects with StoreUnavailableError for failures of the file or its disk.
- */
+/** Opens a file as one side of a copy. Blocks the process, which does nothing else. Rejects with StoreUnavailableError. */
 export function openSqliteSide(databasePath: string, use: "read" | "write"): CopySide {
   const guard = <T>(work: () => T): T => {
     try {

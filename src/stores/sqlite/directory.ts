@@ -103,9 +103,7 @@ export function findDatabase(dataDir: string): string | undefined {
   });
 }
 
-/**
- * Makes this process the only service on the directory, until the returned function is called or the process ends.
- */
+/** Makes this process the only service on the directory, until the returned function is called or the process ends. */
 export function lockDirectory(dataDir: string): () => void {
   const unlock = tryLockDirectory(dataDir);
   if (unlock !== undefined) return unlock;
@@ -122,10 +120,7 @@ export function tryLockDirectory(dataDir: string): (() => void) | undefined {
   return inDirectory(dataDir, () => takeLock(join(dataDir, LOCK_FILE)));
 }
 
-/**
- * Locks a file, which is created if missing, until the returned function is called or the process ends. Returns undefined
- * if it is already locked. Uses SQLite's own lock, which needs no cleanup however a process ends.
- */
+/** Locks a file until the returned function is called or the process ends, by SQLite's lock. Returns undefined if it is locked. */
 export function takeLock(path: string): (() => void) | undefined {
   const lock = new DatabaseSync(makeFile(path), { timeout: 0 });
   try {
@@ -139,9 +134,7 @@ export function takeLock(path: string): (() => void) | undefined {
   return () => lock.close();
 }
 
-/**
- * Creates a file if it does not exist. Never opens an existing file: closing it would release this process's locks on it.
- */
+/** Creates a file if it does not exist. Never opens an existing one: closing it would release this process's locks. */
 export function makeFile(path: string): string {
   if (!existsSync(path)) {
     try {

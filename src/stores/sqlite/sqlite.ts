@@ -44,10 +44,7 @@ export async function openSqliteStore(options: SqliteOptions): Promise<Store> {
   return storeOver(await openSqliteDriver(options));
 }
 
-/**
- * Opens the SQLite database of a data directory and migrates its schema. Rejects with OperatorError if the directory or
- * the file cannot be used, if another service runs on it, or if its schema is newer than this code.
- */
+/** Opens the SQLite database of a data directory and migrates its schema. Rejects with OperatorError if it cannot be used. */
 export async function openSqliteDriver(options: SqliteOptions): Promise<SqliteDriver> {
   const { dataDir, role, creates = true, busyTimeoutMs = 5_000 } = options;
   const databasePath = creates ? prepareDirectory(dataDir, role) : findDatabase(dataDir);
@@ -159,10 +156,9 @@ function sqliteDialect(clock: () => number): SqlDialect {
 }
 
 /**
- * Copies the log into the database, on a connection of its own, so that the writer does not wait. No timer runs while
- * nothing is written. Under continuous writes the log cannot start over by this alone, because its last pages are never
- * copied. Beyond a size, the writer therefore copies the rest between two batches. Under load the log gets its full size at
- * once instead of growing with every commit.
+ * Copies the log into the database, on another connection, so that the writer does not wait. The last pages of a log under
+ * continuous writes are never copied by this alone: beyond a size, the writer does it between two batches. Under load the log
+ * gets its full size at once instead of growing with every commit.
  */
 function keepCheckpoints(writer: WorkerLink, side: WorkerLink) {
   let timer: NodeJS.Timeout | undefined;

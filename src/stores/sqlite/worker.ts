@@ -32,10 +32,7 @@ const connection = new Connection(options);
 const budgets = new BudgetCache();
 
 const CALLS = {
-  /**
-   * Opens the database, and migrates its schema if `creates`; otherwise refuses one that is not current. At the start, a file
-   * that cannot be used is an OperatorError; later, the failure may be temporary.
-   */
+  /** Opens the database, and migrates its schema if `creates`. At the start, a file that cannot be used is an OperatorError. */
   open(creates: boolean): SchemaVersions {
     try {
       const migrations = sqliteMigrations();
