@@ -106,17 +106,12 @@ export class Retention {
   /** Counts what a run would remove now, by kind; a kind without a limit is absent. */
   async plan(): Promise<RetentionPlan[]> {
     const { closings } = this.#options.store;
-    const { requestsMs, auditMs } = this.#limitsNow();
+    const requestsMs = this.#requestsMs();
     const plans: RetentionPlan[] = [];
     if (requestsMs !== undefined) {
       plans.push({ kind: "requests", beforeMs: requestsMs, rows: await closings.countRequests(requestsMs) });
     }
-    if (auditMs !== undefined) {
-      plans.push({ kind: "audit_records", beforeMs: auditMs, rows: await closings.countAudit(auditMs) });
-    }
-    for (const { kind, keptMs, count } of this.#expiring()) {
-      plans.push({ kind, beforeMs: this.#options.clock() - keptMs, rows: await count() });
-    }
+    for (const { kind, beforeMs, count } of this.#expiring()) plans.push({ kind, beforeMs, rows: await count() });
     return plans;
   }
 
@@ -133,7 +128,7 @@ export class Retention {
     const { store, clock, now } = this.#options;
     if (now() - this.#monthsAtMs < MONTHS_EVERY_MS) return;
     this.#monthsAtMs = now();
-    const { requestsMs } = this.#limitsNow();
+    const requestsMs = this.#requestsMs();
     const erased = store.erasure.recent(clock() - ERASED_AGAIN_MS);
     await this.#ofEach(erased, (id) => this.#paced(() => store.erasure.scrub(id)));
     await this.#ofEach(store.monthDigests.organizations(), async (id) => void (await this.#storeDigests(id)));
@@ -143,44 +138,46 @@ export class Retention {
   /** Returns a function for each kind of rows, which removes some that have expired and returns their number. */
   #removals(): (() => Promise<number>)[] {
     const { store, clock } = this.#options;
-    const { auditMs } = this.#limitsNow();
     return [
       ...this.#expiring().map(({ remove }) => remove),
       () => store.books.removeOldKeys(REMOVED_KEYS),
       () => store.refusals.removeBefore(clock() - REFUSALS_KEPT_MS, REMOVED_ROWS),
       () => store.events.removeOldEvents(clock() - EVENTS_KEPT_MS, REMOVED_ROWS),
-      async () => (auditMs === undefined ? 0 : store.closings.removeAudit(auditMs, REMOVED_ROWS)),
     ];
   }
 
-  /** Returns the kinds of rows that count as absent after a time, with that time. */
+  /** Returns the kinds of rows that the configuration limits, except for requests, each with the time before which they are removed. */
   #expiring() {
     const { store, live } = this.#options;
-    const { conversations, responseItems } = store;
+    const { closings, conversations, responseItems } = store;
+    const { retention, conversations: kept } = live.config;
+    const nowMs = this.#options.clock();
     const times = responseTimesOf(live.config);
-    const keptMs = live.config.conversations.keepDays * DAY_MS;
+    const [auditMs, keptMs] = [nowMs - (retention.auditDays ?? 0) * DAY_MS, kept.keepDays * DAY_MS];
+    const auditRecords = {
+      ...{ kind: "audit_records" as const, beforeMs: auditMs },
+      count: () => closings.countAudit(auditMs),
+      remove: () => closings.removeAudit(auditMs, REMOVED_ROWS),
+    };
     return [
+      ...(retention.auditDays === undefined ? [] : [auditRecords]),
       {
-        ...{ kind: "response_items" as const, keptMs: times.usualMs },
+        ...{ kind: "response_items" as const, beforeMs: nowMs - times.usualMs },
         count: () => responseItems.countOld(times),
         remove: () => responseItems.removeOld(times, REMOVED_ROWS),
       },
       {
-        ...{ kind: "conversations" as const, keptMs },
+        ...{ kind: "conversations" as const, beforeMs: nowMs - keptMs },
         count: () => conversations.countOld(keptMs),
         remove: () => conversations.removeOld(keptMs, REMOVED_ROWS),
       },
     ];
   }
 
-  /** Returns the times before which rows are removed. */
-  #limitsNow(): { requestsMs: number | undefined; auditMs: number | undefined } {
-    const { live, clock } = this.#options;
-    const { requestMonths, auditDays } = live.config.retention;
-    return {
-      requestsMs: requestMonths === undefined ? undefined : monthStart(clock(), -requestMonths),
-      auditMs: auditDays === undefined ? undefined : clock() - auditDays * DAY_MS,
-    };
+  /** Returns the time before which requests are closed; undefined: never. */
+  #requestsMs(): number | undefined {
+    const { requestMonths } = this.#options.live.config.retention;
+    return requestMonths === undefined ? undefined : monthStart(this.#options.clock(), -requestMonths);
   }
 
   async #closeBefore(beforeMs: number): Promise<void> {

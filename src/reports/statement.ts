@@ -25,18 +25,8 @@ export interface Period {
   toMs: number | undefined;
 }
 
-/** Yields the entries of a statement, or of a period, reading one page at a time. Starts after `position` if it is given. */
-export async function* entriesOf(
-  books: Pick<Books, "statement">,
-  organizationId: string,
-  period: Partial<Period> = {},
-  position: string | null = null,
-): AsyncGenerator<LedgerEntry> {
-  const pages = pagesOf(books, organizationId, { ...period, position, limit: PAGE_ENTRIES });
-  for await (const page of pages) yield* page;
-}
-
-interface Pages extends Partial<Period> {
+interface Pages extends Period {
+  /** That of the last entry seen; null: from the first one on. */
   position: string | null;
   /** Maximum number of entries in a page. */
   limit: number;
@@ -109,15 +99,17 @@ export class Statements {
       const rest = { next_cursor, opening, ...sums, closed_before: isoTime(closedBeforeMs), digests };
       return { page: { object: "list" as const, data, ...rest }, closedBeforeMs };
     };
-    const period = { fromMs: start.fromMs ?? undefined, toMs };
-    for await (const entry of entriesOf(this.#books, organizationId, period, position)) {
-      if (data.length === limit || readEntries === READ_ENTRIES_MAX) {
-        return page(Buffer.from(`${balance} ${position}`).toString("base64url"));
+    const period = { fromMs: start.fromMs ?? undefined, toMs, position, limit: PAGE_ENTRIES };
+    for await (const entries of pagesOf(this.#books, organizationId, period)) {
+      for (const entry of entries) {
+        if (data.length === limit || readEntries === READ_ENTRIES_MAX) {
+          return page(Buffer.from(`${balance} ${position}`).toString("base64url"));
+        }
+        balance += entry.amount;
+        position = entry.position;
+        readEntries += 1;
+        if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
       }
-      balance += entry.amount;
-      position = entry.position;
-      readEntries += 1;
-      if (kind === null || entry.kind === kind) data.push(toWire(entry, balance));
     }
     return page(null);
   }

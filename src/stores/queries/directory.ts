@@ -11,7 +11,7 @@ export type ListedToken = Awaited<ReturnType<ReturnType<typeof directoryRows>["t
 /** A session with its holder: an operator, the token of a member, or a person at an identity provider. */
 export type ListedSession = Awaited<ReturnType<ReturnType<typeof directoryRows>["sessions"]>>[number];
 
-interface NewestFirst {
+export interface NewestFirst {
   /** The last row seen. */
   before: { createdAtMs: number; id: string } | null;
   limit: number;
@@ -166,6 +166,7 @@ function contains(column: string, search: string) {
   return sql`(${join(isLike, " or ")})`;
 }
 
-function isBefore(table: string, before: NewestFirst["before"]) {
+/** Restricts a table to the rows that follow a page, the newest first. */
+export function isBefore(table: string, before: NewestFirst["before"]) {
   return before !== null && sql`(${raw(table)}.created_at, ${raw(table)}.id) < (${before.createdAtMs}, ${before.id})`;
 }

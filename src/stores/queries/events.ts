@@ -8,6 +8,7 @@ import { allOf, deleteSome, equal, isAsRead, join, type Sql, sql } from "../sql.
 import { declareTable, type RowOf } from "../table.ts";
 import { roomIn } from "./accounts.ts";
 import { recordOf } from "./admin.ts";
+import { isBefore, type NewestFirst } from "./directory.ts";
 
 export type ReceiverRow = RowOf<typeof RECEIVER>;
 export type DeliveryRow = RowOf<typeof DELIVERY>;
@@ -16,13 +17,10 @@ export interface EventDelivery {
   event: EventRow;
 }
 
-export interface DeliveryPage {
+export interface DeliveryPage extends NewestFirst {
   organizationId: string | null;
   receiverId: string | null;
   state: DeliveryRow["state"] | null;
-  /** The last delivery seen. */
-  before: { createdAtMs: number; id: string } | null;
-  limit: number;
 }
 
 /** Result of an attempt, and when to try again; null: never. */
@@ -221,7 +219,7 @@ function deliveries({ read, readRows, write, writeIf }: Database) {
           organizationId !== null &&
             sql`(receiver_id in (select id from receiver where organization_id = ${organizationId})
               or receiver_id = ${`${CONTACTS_ID}${organizationId}`})`,
-          before !== null && sql`(created_at, id) < (${before.createdAtMs}, ${before.id})`,
+          isBefore("delivery", before),
         )} order by created_at desc, id desc limit ${limit}`,
       ),
     async delivery(id: string): Promise<EventDelivery | undefined> {

@@ -1,4 +1,3 @@
-import type { MonthlyStatement } from "../../api/admin/credits.ts";
 import { isoMonth, monthStart } from "../../api/time.ts";
 import type { MicroCredits } from "../../credits/amount.ts";
 import {
@@ -11,8 +10,8 @@ import { eventOf } from "../../credits/warnings.ts";
 import { EVENT, MONTHLY_STATEMENT, STATEMENT_SERIES } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { ORGANIZATION } from "../schema.ts";
-import { allOf, equal, join, type Sql, sql } from "../sql.ts";
-import { openingBalance, totalsBetween } from "./statement.ts";
+import { allOf, equal, type Sql, sql } from "../sql.ts";
+import { openingBalance, presentNames, totalsBetween } from "./statement.ts";
 import { checkEach, compare, type ReportViolation, type Violations } from "./verify-report.ts";
 
 export interface StatementListing {
@@ -80,6 +79,8 @@ export async function statementWrites(
   const { name: issuer = null, address = [], taxId = null, footer = null } = letterhead;
   const { tokens, ...lines } = tally.lines();
   const { totals } = tally;
+  const tokenIds = tokens.flatMap(({ token_id }) => token_id ?? []);
+  const names = await presentNames(database, "token", organizationId, tokenIds);
   const row = {
     ...{ organizationId, month, number: 0, numberPrefix, madeAtMs: Number(clock?.now), opening, totals, digest },
     isFinal:
@@ -90,7 +91,7 @@ export async function statementWrites(
       letterhead: { name: issuer, address, tax_id: taxId, footer },
       customer: { name, external_id: externalId, contacts: contacts ?? [] },
       ...lines,
-      tokens: await withNames(database, organizationId, tokens),
+      tokens: tokens.map((line) => ({ ...line, token_name: names.get(line.token_id ?? "") ?? null })),
     },
   };
   const event = eventOf(
@@ -105,15 +106,6 @@ export async function statementWrites(
     ],
     rest: [sql`${EVENT.insert(event)} on conflict do nothing`],
   };
-}
-
-async function withNames(database: Database, organizationId: string, tokens: MonthlyStatement["tokens"]) {
-  const ids = join(["", ...tokens.map(({ token_id }) => token_id)]);
-  const rows = await database.read<{ id: string; name: string }>(
-    sql`select id, name from token where organization_id = ${organizationId} and id in (${ids})`,
-  );
-  const names = new Map(rows.map(({ id, name }) => [id, name]));
-  return tokens.map((line) => ({ ...line, token_name: names.get(line.token_id ?? "") ?? null }));
 }
 
 /** Checks the statements of an organization, month by month. */

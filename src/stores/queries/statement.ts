@@ -87,20 +87,30 @@ export async function statementPage(
 }
 
 async function named(database: Database, organizationId: string, entries: LedgerEntry[]): Promise<LedgerEntry[]> {
-  const namesOf = async (table: "budget" | "token", ids: readonly string[]) => {
-    if (ids.length === 0) return new Map<string, string>();
-    const rows = await database.read<{ id: string; name: string }>(sql`
-      select id, name from ${raw(table)} where organization_id = ${organizationId} and id in (${join([...new Set(ids)])})`);
-    return new Map(rows.map(({ id, name }) => [id, name]));
-  };
   const budgetIds = entries.flatMap((entry) => entry.budgets.map(({ budgetId }) => budgetId));
   const tokenIds = entries.flatMap((entry) => tokenIdOf(entry) ?? []);
-  const [budgets, tokens] = await Promise.all([namesOf("budget", budgetIds), namesOf("token", tokenIds)]);
+  const [budgets, tokens] = await Promise.all([
+    presentNames(database, "budget", organizationId, budgetIds),
+    presentNames(database, "token", organizationId, tokenIds),
+  ]);
   return entries.map((entry) => ({
     ...entry,
     budgets: entry.budgets.map((use) => ({ ...use, name: budgets.get(use.budgetId) })),
     tokenName: tokens.get(tokenIdOf(entry) ?? ""),
   }));
+}
+
+/** Returns the present names of budgets or tokens of an organization by their ids. */
+export async function presentNames(
+  database: Database,
+  table: "budget" | "token",
+  organizationId: string,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, string>> {
+  if (ids.length === 0) return new Map();
+  const rows = await database.read<{ id: string; name: string }>(sql`
+    select id, name from ${raw(table)} where organization_id = ${organizationId} and id in (${join([...new Set(ids)])})`);
+  return new Map(rows.map(({ id, name }) => [id, name]));
 }
 
 /** Returns the token that an entry is about; null for a grant and for changes of other credits. */
