@@ -283,50 +283,36 @@ function csvLine(cells: CsvCells): string {
   return csvRow(CSV_COLUMNS.map((column) => cells[column] ?? ""));
 }
 
-/** Formats a statement entry as a line, without the line feed. `balance` is the balance after it. */
+/** Formats a statement entry as a line, without the line feed. Amounts are exact decimals. */
 function csvOfEntry(entry: LedgerEntry, balance: MicroCredits, forOperator: boolean): string {
-  const { kind, atMs, amount } = entry;
-  const line = {
-    time: isoTime(atMs),
-    kind,
-    credits: formatCredits(amount),
-    balance: formatCredits(balance),
-    budgets: entry.budgets.length === 0 ? "" : JSON.stringify(budgetsOf(entry)),
-    token_name: entry.tokenName,
+  const { id, model, basis, reference, note, ...shown } = toWire(entry, balance);
+  const line: CsvCells = {
+    ...{ time: shown.at, kind: shown.kind, credits: formatCredits(entry.amount), balance: formatCredits(balance) },
+    ...{ token: shown.token_id, model, upstream: shown.route, basis, end: shown.ending, reference, note },
+    ...{ budgets: jsonOrEmpty(shown.budgets), token_name: shown.token_name },
   };
-  if (entry.kind === "charge") {
-    const { event } = entry;
-    return csvLine({ ...line, ...csvOfCharge(event), provider_cost: forOperator ? event.providerCost : null });
-  }
-  if (entry.kind === "grant") return csvLine({ ...line, id: entry.grant.id, reference: entry.grant.reference });
-  const { id, tokenId, holdId, reference } = entry.adjustment;
-  return csvLine({ ...line, id, token: tokenId, hold: holdId, reference, note: noteOf(entry.adjustment) });
+  if (entry.kind !== "charge") return csvLine({ ...line, id, hold: shown.corrected_request_id });
+  const { cost, shortfall, sequence, metadata, providerCost, retry } = entry.event;
+  return csvLine({
+    ...{ ...line, ...csvOfTokens(entry.event), request: shown.request_id, hold: id, event: `${sequence}` },
+    ...{ cost: formatCredits(cost), shortfall: formatCredits(shortfall) },
+    metadata: metadata && JSON.stringify(metadata),
+    provider_cost: forOperator ? providerCost : null,
+    retry_of: retry?.of,
+    retry_credited: retry && formatCredits(retry.credited),
+  });
 }
 
-function csvOfCharge(event: UsageEvent): CsvCells {
+function csvOfTokens({ tokens, prices }: UsageEvent): CsvCells {
   const cells: CsvCells = {
-    request: event.requestId,
-    token: event.tokenId,
-    model: event.model,
-    upstream: event.upstream,
-    cost: formatCredits(event.cost),
-    basis: event.basis,
-    end: event.end,
-    shortfall: formatCredits(event.shortfall),
-    hold: event.holdId,
-    event: `${event.sequence}`,
-    metadata: event.metadata === null ? "" : JSON.stringify(event.metadata),
-    retry_of: event.retry?.of ?? "",
-    retry_credited: event.retry === null ? "" : formatCredits(event.retry.credited),
+    further_tokens: jsonOrEmpty(byName(tokens, FURTHER_CLASSES, (count) => count)),
+    further_prices: jsonOrEmpty(byName(prices, FURTHER_CLASSES, displayPrice)),
   };
-  const { tokens, prices } = event;
   for (const tokenClass of TOKEN_CLASSES) {
     const { name } = PRICE_CLASSES[tokenClass];
     cells[`${name}_tokens`] = `${tokens[tokenClass]}`;
     cells[`${name}_price`] = formatCredits(prices[tokenClass]);
   }
-  cells.further_tokens = jsonOrEmpty(byName(tokens, FURTHER_CLASSES, (count) => count));
-  cells.further_prices = jsonOrEmpty(byName(prices, FURTHER_CLASSES, displayPrice));
   return cells;
 }
 
