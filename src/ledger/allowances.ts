@@ -14,9 +14,8 @@ export interface AllowanceOptions {
 }
 
 /**
- * Books the grants of months that have begun or are about to begin. Several processes may run this concurrently: a grant is
- * booked only once, and the allowance advances after it. An allowance that fails does not prevent the others. Rejects with
- * StoreUnavailableError, or with the error of the first allowance that failed.
+ * Books the grants of months that have begun or will soon; several processes may do it at once. An allowance that fails does
+ * not prevent the others. Rejects with StoreUnavailableError, or with the error of the first that failed.
  */
 export async function grantAllowances(options: AllowanceOptions): Promise<void> {
   for (;;) {

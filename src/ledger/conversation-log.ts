@@ -177,9 +177,8 @@ const DATA_URL = /^data:/i;
 const MEDIA_TYPE_CHARACTERS_MAX = 100;
 
 /**
- * Serializes a conversation as JSON of at most `limitBytes`, up to half of them for the answer. A longer conversation is
- * truncated: the latest messages and the beginnings of long texts remain. Images sent as data URLs are replaced by their
- * media type and length.
+ * Serializes a conversation as JSON of at most `limitBytes`, up to half of them for the answer. Of a longer one, the latest
+ * messages and the beginnings of long texts remain. Data URLs become their media type and length.
  */
 export function toConversationRecord(request: ChatCompletionRequest, answer: KeptAnswer | null, limitBytes: number) {
   const answerText = answer === null ? null : fitAnswer(answer, Math.floor(limitBytes / 2));

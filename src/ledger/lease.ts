@@ -12,9 +12,8 @@ export interface Moment {
 }
 
 /**
- * Limits how long a request may run without a renewal of its hold. Another process may expire a hold that was not renewed
- * for its life, and charge less than is delivered later, so the owner stops before that. The age of the lease is the time
- * since the hold or its last successful renewal was queued, on the clock that shows more.
+ * Limits how long a request may run without a renewal of its hold, which another process may expire and charge for less than
+ * is delivered later. Its age is the time since the hold or its last renewal was queued, on the clock that shows more.
  */
 export class Lease {
   readonly #lifeMs: number;

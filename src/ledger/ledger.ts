@@ -68,9 +68,8 @@ export interface LedgerStatus {
 }
 
 /**
- * Books transitions in a store: gathers them into batches, renews open holds until they are settled or released, and
- * expires holds that are no longer renewed. While the store is unavailable, settlements and releases go to the spool; every
- * other method rejects with StoreUnavailableError.
+ * Books transitions in a store, renews open holds until they end, and expires those that are no longer renewed. While the
+ * store is unavailable, settlements and releases go to the spool; other methods reject with StoreUnavailableError.
  */
 export class Ledger {
   readonly #options: LedgerOptions;
@@ -153,10 +152,7 @@ export class Ledger {
     this.#runningShares.putBack(organizationId, 1);
   }
 
-  /**
-   * True if the store failed to book the last hold, a few seconds ago at most. On a full disk a store can be read and not
-   * be written.
-   */
+  /** True if the store failed to book the last hold, seconds ago. On a full disk a store can be read and not be written. */
   get isRefusing(): boolean {
     return this.#refusedAtMs !== null && this.#options.clock() - this.#refusedAtMs < REFUSING_MS;
   }

@@ -73,10 +73,7 @@ export class Recovery {
     this.#reachedSinceMs = null;
   }
 
-  /**
-   * Returns the expirations to book, given the result of one search: holds that are overdue, that expire later than a life
-   * from now, or that belong to ended processes. `nowMs` is the store's time.
-   */
+  /** Returns the expirations to book of holds that one search found: overdue, or of ended processes. `nowMs`: the store's time. */
   claims(holds: readonly SeenHold[], nowMs: number): ExpireTransition[] {
     const monotonicMs = this.#options.monotonicMs();
     this.#reachedSinceMs ??= monotonicMs;

@@ -41,9 +41,8 @@ interface OwnedFile {
 }
 
 /**
- * Stores settlements and releases on the disk while the store is unavailable. They are booked in the background as soon as
- * the store answers, by this process or by the next one with the same directory. Booking is idempotent by hold id. The
- * directory has a file of each process that uses it, and a lock file, which shows whether the process has ended.
+ * Stores settlements and releases on the disk while the store is unavailable, for this process or the next one with the same
+ * directory to book. Each process has a file there, and a lock file, which shows whether it has ended.
  */
 export class Spool {
   readonly #options: SpoolOptions;

@@ -27,8 +27,8 @@ const COUNTS = ["requests", "input_tokens", "output_tokens", "amount"];
 const { csv: CSV } = lineFormats([...COLUMNS, ...COUNTS], (cells: Record<string, unknown>) => cells);
 
 /**
- * Formats a statement as comma-separated values. The amounts of each section are a sum of their own; those of `totals` begin with
- * the opening balance and end with the closing one.
+ * Formats a statement as comma-separated values: sections of their own sums; `totals` go from the opening to the closing
+ * balance.
  */
 export function csvOfStatement(row: MonthlyStatementRow): string {
   const { customer, opening, totals, closing, bookings, models, tokens, ...rest } = toMonthlyStatement(row);

@@ -34,9 +34,8 @@ interface OrganizationRefusals {
 }
 
 /**
- * Counts all refusals by day, and stores them for the request list, in the background; a crash loses those of the last second.
- * Equal refusals (token, endpoint, model, code) are counted on one row until it is written. An organization with many
- * different ones writes one row every ten seconds; the others are missing from the list.
+ * Counts all refusals by day, and stores them for the request list, in the background. Equal ones (token, endpoint, model,
+ * code) are counted on one row until it is written. An organization with many different ones writes a row every ten seconds.
  */
 export class RefusalLog {
   readonly #options: RefusalLogOptions;

@@ -125,10 +125,9 @@ export class Statements {
   }
 
   /**
-   * Exports a statement as comma-separated values. Yields the lines of one page at a time, and reads the next page when the
-   * consumer requests it. The costs of providers are for operators only. Each balance is the one after every entry, also where
-   * only one kind is exported; the lines of a page without that kind are an empty string. Totals are in a column of their own,
-   * so that a sum of the amounts counts nothing twice.
+   * Exports a statement as comma-separated values, a page at a time. Providers' costs are for operators only. Each balance is
+   * the one after every entry, also where only one kind is exported. Totals are in a column of their own, so that a sum of the
+   * amounts counts nothing twice.
    */
   async *csv(
     { organizationId, kind: chosen, fromMs, toMs }: StatementSelection,

@@ -75,9 +75,8 @@ class StoreCopy {
   }
 
   /**
-   * Makes the destination equal to a snapshot of the source: copies newer rows, and repairs organizations that differ.
-   * Resolves with the number of rows of each table. Rejects with OperatorError if count and sums of any table and organization
-   * differ.
+   * Makes the destination equal to a snapshot of the source, and repairs organizations that differ. Resolves with the rows of
+   * each table. Rejects with OperatorError if count and sums of any table and organization differ.
    */
   async complete(): Promise<Record<string, number>> {
     await this.#from.beginSnapshot();
@@ -182,10 +181,7 @@ export async function copyFromPostgres(url: string, databasePath: string): Promi
 
 export type TransferToPostgres = Awaited<ReturnType<typeof openTransferToPostgres>>;
 
-/**
- * Opens the file of a SQLite store, and an empty PostgreSQL or one with an incomplete copy, on which no service starts until it
- * is marked as complete. Rejects with OperatorError if one of them cannot be used.
- */
+/** Opens a SQLite store, and an empty PostgreSQL or one with an incomplete copy. Rejects with OperatorError. */
 export async function openTransferToPostgres(databasePath: string, url: string, clock: () => number) {
   await using opened = new AsyncDisposableStack();
   const to = opened.use(await openPostgresDestination(url));

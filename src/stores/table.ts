@@ -105,10 +105,7 @@ export class Table<Row extends object> {
     return sql`insert into ${raw(this.name)} (${raw(columns.join(", "))}) values ${join(values)}`;
   }
 
-  /**
-   * Returns the statement that inserts a row for each row of a source, such as `from organization where …`, with columns that
-   * the source has in place of values. Not for tables with bytes: SQLite would cast them to numbers.
-   */
+  /** Returns the statement that inserts a row for each one of a source, with `selected` columns of it. SQLite would cast bytes. */
   insertFrom(source: Sql, row: Row, selected: Readonly<Record<string, Sql>> = {}): Sql {
     const { columns, toCells } = this.partOf();
     // In a selection, databases do not infer the types of parameters from the columns.

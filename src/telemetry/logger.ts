@@ -41,9 +41,8 @@ const SAME_LINES_MAX = 20;
 const MESSAGE_CHARACTERS_MAX = 500;
 
 /**
- * Creates a log of JSON lines, by default to standard error. Each line is written before the call returns, so that a crash
- * loses none. Of warnings and errors with the same message, the first 20 in a minute are written and the rest is counted.
- * The field `err` shows an error without its stack; `defect` shows where in the code it was thrown.
+ * Creates a log of JSON lines, each written before the call returns. Of warnings and errors with the same message, the first
+ * 20 in a minute are written and the rest is counted. `err` shows an error without its stack, `defect` with it.
  */
 export function createLog(level: LogLevel, write: (line: string) => void = writeToStandardError) {
   const logger = pino(

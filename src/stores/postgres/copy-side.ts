@@ -27,10 +27,7 @@ export function openPostgresSide(url: string): Promise<CopySide> {
   return connect(url, "default_transaction_read_only=on");
 }
 
-/**
- * Prepares a database as the destination of a copy: creates the tables, and marks it as incomplete, so that no service
- * starts on it. An incomplete copy is continued. Rejects with OperatorError if it cannot be used, or contains anything else.
- */
+/** Prepares an empty database, or one with an incomplete copy, so that no service starts on it. Rejects with OperatorError. */
 export async function openPostgresDestination(url: string): Promise<CopySide> {
   const driver = await openPostgresDriver({ url, role: "command", isCopyTarget: true });
   await driver.close();

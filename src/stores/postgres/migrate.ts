@@ -30,10 +30,7 @@ const TABLES_AWAITED_MS = 60_000;
 const TABLES_IN_USE =
   "The database's tables have been in use for a minute, so that its schema could not be changed; try again later.";
 
-/**
- * Migrates the schema in one transaction, again while a table is in use; processes that start together take turns. Rejects
- * with OperatorError for a newer or an altered schema, and for tables that are in use for a minute.
- */
+/** Migrates the schema in one transaction, again while a table is in use, for a minute at most. Rejects with OperatorError. */
 export async function migrate({ durable: pool, place }: Pools, migrations: Migration[]): Promise<SchemaVersions> {
   const missingOf = (applied: AppliedMigration[]) => missingMigrations(nameOf(place), applied, migrations);
   // Most starts find nothing to do: they neither write nor wait, and need no privilege to create tables.

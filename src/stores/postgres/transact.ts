@@ -62,9 +62,8 @@ export class StatementNames {
 const NAMES = new StatementNames();
 
 /**
- * The pipelined statements of a transaction: each is sent without waiting for the answer to the one before, and the server
- * runs them in order, each with a snapshot of its own. After a failure, also of BEGIN, no statement is sent, and all that
- * are in flight reject with that failure.
+ * The pipelined statements of a transaction: each is sent without waiting for the answer before, and has a snapshot of its
+ * own. After a failure, also of BEGIN, no statement is sent, and all that are in flight reject with it.
  */
 export class Transaction {
   /** Settles with the answer to BEGIN. */

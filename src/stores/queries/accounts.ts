@@ -236,9 +236,8 @@ function tokenChanges({ write, writeIf }: Database) {
       return writeIf([revoke], recordOf(audit, { token: [{ id, revokedAtMs: atMs }] }));
     },
     /**
-     * Writes the successor of a token, and ends the token, in one transaction. A present successor is revoked. Returns false
-     * if the token has another successor, if without one it was revoked, or if the present one was used, rotated or revoked
-     * since it was read; then nothing is written.
+     * Writes the successor of a token, which ends it, and revokes a present one. Returns false, and writes nothing, if the
+     * token has another successor or was revoked, or the present one was used, rotated or revoked since it was read.
      */
     async replaceToken({ oldId, oldExpiresAtMs, successor, unused }: Succession, audit?: AuditRow): Promise<boolean> {
       const isAsRead =

@@ -36,10 +36,7 @@ export function budgetRows(database: Database) {
       const record = recordOf(audit, { budget: [{ id: key.id, isDeleted: true }] });
       return writeIf([budgetsChange(key.organizationId), removal], [deleteBudgetUses(key), ...record]);
     },
-    /**
-     * Adds to the amount of one counter, which a raise can begin. Returns false if the budget does not exist. The first
-     * statement locks the balance, as every transaction that changes a counter does.
-     */
+    /** Adds to the amount of one counter, which it can begin. Returns false if the budget does not exist. Locks the balance. */
     raiseBudget(organizationId: string, use: BudgetUse, amount: MicroCredits, audit: AuditRow): Promise<boolean> {
       const { budgetId, windowAtMs, value } = use;
       const lock = sql`

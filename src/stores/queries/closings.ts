@@ -79,9 +79,8 @@ export function closingRows(database: Database) {
 }
 
 /**
- * Restricts `request` to those that a closing before a time includes: they began, and all that was booked for them was booked,
- * before it. A request that is booked across the time stays until a later closing, so that a statement from the time on is
- * complete.
+ * Restricts `request` to those that began, and whose bookings were all made, before a time. One that is booked across it stays
+ * until a later closing, so that a statement from the time on is complete.
  */
 export function isClosed(beforeMs: number): Sql {
   return sql`(request.id < ${idAt(beforeMs)} and ${isBooked(beforeMs)})`;

@@ -187,10 +187,7 @@ async function allOf(database: Database, organizationId: string): Promise<object
   return database.read(sql`select * from month_digest where organization_id = ${organizationId} order by month`);
 }
 
-/**
- * Computes the digests of the months whose rows are all there again, and compares them with those that are stored, and the
- * statements. A stored digest that was changed is reported with the month after it, which includes it.
- */
+/** Compares digests and statements with the months whose rows are there. A changed digest is reported with the month after it. */
 export async function verifyMonthDigests(database: Database, organizationId: string, report: ReportViolation) {
   const erased = await database.count(sql`organization where id = ${organizationId} and erased_at is not null`);
   // Erased texts are a part of what was hashed.

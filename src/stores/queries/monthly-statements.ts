@@ -57,9 +57,8 @@ interface StatedMonth {
 }
 
 /**
- * Returns the writes that store a monthly statement, and those that announce it: none for a month without bookings and
- * balance, and for one that has a statement. The first write locks the series, so that each number is used once; a rollback
- * releases the number.
+ * Returns the writes that store and announce a monthly statement: none if nothing was booked, or it exists. The first one
+ * locks the series, so that each number is used once; a rollback releases it.
  */
 export async function statementWrites(
   database: Database,

@@ -227,10 +227,7 @@ function holdQuery(condition: Sql): Sql {
     left join token on token.organization_id = hold.organization_id and token.id = hold.token_id where ${condition}`;
 }
 
-/**
- * Returns a query of requests with their names and `further` columns. It reads organizations first, then their requests by key: a
- * database without a better plan keeps this order.
- */
+/** Returns a query of requests with names and `further` columns. It reads organizations first, unless there is a better plan. */
 export function requestQuery(condition: Sql, further = sql``): Sql {
   return sql`
     select request.*, organization.name as organization_name, token.name as token_name ${further}

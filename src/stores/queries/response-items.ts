@@ -24,9 +24,8 @@ export function responseItemRows(database: Database) {
     sql`kept_at <= ${since(usualMs)} and (kept_at <= ${since(storedMs)} or organization_id not in (${storing}))`;
   return {
     /**
-     * Writes the rows of one caller in one transaction, if its organization keeps responses when it commits. A row with the
-     * same id is replaced. With `keptBytesMax`, the caller's oldest rows beyond these bytes are removed: whole responses
-     * before items, because clients refer to items for longer.
+     * Writes or replaces rows of one caller, if its organization keeps responses when it commits. With `keptBytesMax`, the
+     * oldest rows beyond these bytes are removed: whole responses before items, to which clients refer for longer.
      */
     async insert(owner: ItemOwner, rows: readonly ResponseItemRow[], keptBytesMax?: number): Promise<void> {
       const excess = keptBytesMax === undefined ? [] : [excessQuery(owner, keptBytesMax)];

@@ -24,9 +24,8 @@ export type TokenUpdate = Partial<Pick<TokenRow, (typeof TERMS)[number]>> & {
 const BOOKED_AFTER_MS = 60_000;
 
 /**
- * Changes the terms of a token that was read as `old`, with the audit record, in one transaction. Returns false if it was
- * revoked or its terms were changed since it was read; then nothing is written. A cap is shared by all tokens of the
- * rotations that the token belongs to, and counts what they have spent since the first of them was created.
+ * Changes the terms of a token that was read as `old`, with the audit record. Returns false, and writes nothing, if it was
+ * revoked or changed since. A cap is shared by all tokens of its rotations, and counts what they have spent since the first.
  */
 export async function writeTokenTerms(
   database: Database,

@@ -21,10 +21,7 @@ export async function copyDatabase(dataDir: string, destination: string) {
   });
 }
 
-/**
- * Creates a database in a folder next to its destination, which `fill` writes, and checks its integrity. Leaves nothing behind
- * on failure. Rejects with OperatorError.
- */
+/** Creates a database next to its destination, which `fill` writes, and checks it. Rejects with OperatorError, leaving nothing. */
 export async function makeDatabase(destination: string, fill: (path: string) => Promise<void>) {
   refuseExisting(destination);
   const directory = makeFolder(destination);

@@ -179,9 +179,8 @@ export class Connection {
 }
 
 /**
- * Fills the write-ahead log with zeros up to its size under load, if the disk has room: a commit that makes the file longer
- * also waits for the file system. Must run inside a write transaction. SQLite takes zeros for the log's end (section 4.4 of
- * its file format).
+ * Fills the write-ahead log with zeros, which SQLite takes for its end (section 4.4 of its file format), if the disk has room:
+ * a commit that makes the file longer also waits for the file system. Must run inside a write transaction.
  */
 export function lengthenLog(databasePath: string, roomLeastBytes: number = LOG_ROOM_LEAST_BYTES): void {
   const { bavail, bsize } = statfsSync(databasePath);

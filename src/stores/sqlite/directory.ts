@@ -54,9 +54,8 @@ export function expectNoDatabase(dataDir: string): void {
 }
 
 /**
- * Creates the data directory and the database's file, for their owner only; returns the path of the file. A command creates
- * no store while a service runs, which uses another one or waits for it. None is created if there is a spool, whose
- * settlements a new store could not book. Throws OperatorError.
+ * Creates the data directory and the database's file, for their owner only; returns its path. Throws OperatorError for a
+ * command that would create one beside a service, and if there is a spool, which a new store could not book.
  */
 export function prepareDirectory(dataDir: string, role: "service" | "command"): string {
   return inDirectory(dataDir, () => {
