@@ -15,23 +15,18 @@ import type { TableShape } from "./table.ts";
 /** Partitions are created for so long ahead, as a service does. */
 const AHEAD_MS = 62 * 86_400_000;
 
-/** A table whose rows never change, with the column that shows which of them are new. */
-interface AppendOnly {
-  table: TableShape;
-  timeColumn: string;
-  /** A row that is inserted at a time has a value of its time column that is at most this much earlier. */
-  marginMs: number;
-}
-
 const HOUR_MS = 3_600_000;
-/** A store's clock may be set back by an hour. A day of usage is added up when it is over. */
-const APPEND_ONLY: readonly AppendOnly[] = [
-  { table: REQUEST, timeColumn: "ended_at", marginMs: HOUR_MS },
-  { table: ADJUSTMENT, timeColumn: "made_at", marginMs: HOUR_MS },
-  { table: AUDIT_ENTRY, timeColumn: "made_at", marginMs: HOUR_MS },
-  { table: CONVERSATION, timeColumn: "ended_at", marginMs: HOUR_MS },
-  { table: USAGE_DAY, timeColumn: "day", marginMs: 72 * HOUR_MS },
-];
+/**
+ * Tables whose rows never change: the column that shows which are new, and how much earlier its values may be than their
+ * insertion. A store's clock may be set back by an hour. A day of usage is added up when it is over.
+ */
+const APPEND_ONLY = new Map<TableShape, [timeColumn: string, marginMs: number]>([
+  [REQUEST, ["ended_at", HOUR_MS]],
+  [ADJUSTMENT, ["made_at", HOUR_MS]],
+  [AUDIT_ENTRY, ["made_at", HOUR_MS]],
+  [CONVERSATION, ["ended_at", HOUR_MS]],
+  [USAGE_DAY, ["day", 72 * HOUR_MS]],
+]);
 /** Values of a page of rows: SQLite takes 32,766 in one statement. */
 const PAGE_CELLS = 16_000;
 /** Tables with long texts: a page of them must fit into memory. */
@@ -43,11 +38,6 @@ const SHORT_PAGES = new Map<string, number>([
 ]);
 
 const ALL = sql`1 = 1`;
-
-/** Restricts an append-only table to rows that may be newer than a copy of it; all rows if there is none. */
-function isNewer({ timeColumn, marginMs }: AppendOnly, copiedAtMs: number | undefined): Sql | undefined {
-  return copiedAtMs === undefined ? undefined : sql`${raw(timeColumn)} >= ${copiedAtMs - marginMs}`;
-}
 
 /** Copies rows from one side to the other. */
 class StoreCopy {
@@ -64,9 +54,9 @@ class StoreCopy {
 
   /** Copies the tables whose rows never change, or what is newer in them, while a service may write to the source. */
   async copyAhead(nowMs: number): Promise<void> {
-    for (const appendOnly of APPEND_ONLY) {
-      const { name } = appendOnly.table;
-      await this.#copyRows(appendOnly.table, isNewer(appendOnly, this.#copiedAtMs.get(name)) ?? ALL);
+    for (const table of APPEND_ONLY.keys()) {
+      const { name } = table;
+      await this.#copyRows(table, this.#isNewer(table) ?? ALL);
       await this.#to.run(sql`
         insert into incomplete_copy values (${name}, ${nowMs})
         on conflict (name) do update set copied_at = excluded.copied_at`);
@@ -82,10 +72,9 @@ class StoreCopy {
     await this.#from.beginSnapshot();
     const counts: Record<string, number> = {};
     for (const table of ALL_TABLES) {
-      const appendOnly = APPEND_ONLY.find((candidate) => candidate.table === table);
-      const earlier = appendOnly && isNewer(appendOnly, this.#copiedAtMs.get(table.name));
-      if (earlier === undefined) await this.#delete(table, ALL);
-      await this.#copyRows(table, earlier ?? ALL);
+      const isNewer = this.#isNewer(table);
+      if (isNewer === undefined) await this.#delete(table, ALL);
+      await this.#copyRows(table, isNewer ?? ALL);
       const { differing, rows } = await this.#compare(table);
       const conditions = differing.map((group) => isOfGroup(table, group));
       for (const condition of conditions) await this.#delete(table, condition);
@@ -95,6 +84,13 @@ class StoreCopy {
       counts[table.name] = rows;
     }
     return counts;
+  }
+
+  /** Restricts a table to rows that may be newer than a copy of it; undefined if it was not copied ahead. */
+  #isNewer(table: TableShape): Sql | undefined {
+    const [timeColumn = "", marginMs = 0] = APPEND_ONLY.get(table) ?? [];
+    const copiedAtMs = this.#copiedAtMs.get(table.name);
+    return copiedAtMs === undefined ? undefined : sql`${raw(timeColumn)} >= ${copiedAtMs - marginMs}`;
   }
 
   /** Reads the earliest time in the id of a request; undefined if there is none. */
