@@ -15,6 +15,7 @@ export const Nullable = <T extends TSchema>(schema: T, options: TSchemaOptions =
 export const TextOf = (description: string) => Type.String({ description });
 export const FlagOf = (description: string) => Type.Boolean({ description });
 export const IntegerOf = (description: string) => Type.Integer({ description });
+export const CountOf = (description: string) => Type.Integer({ minimum: 0, description });
 export const NumberOf = (description: string) => Type.Number({ description });
 export const ObjectOf = <T extends TProperties>(description: string, fields: T) => Type.Object(fields, { description });
 export const ListOf = <T extends TProperties>(description: string, fields: T) =>

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { ObjectOf, TextOf } from "../schema.ts";
 import { Entity, Id, Name, Nullable, Strict, Time } from "./common.ts";
 import { ROLES, SERVICE_ROLES } from "./roles.ts";
 
@@ -8,9 +9,9 @@ const OperatorRole = Type.Enum([...SERVICE_ROLES], {
 
 export const Operator = Entity("operator", {
   id: Id,
-  name: Type.String({ description: "The name that the audit log shows." }),
+  name: TextOf("The name that the audit log shows."),
   role: OperatorRole,
-  prefix: Type.String({ description: "First characters of the secret, to identify it." }),
+  prefix: TextOf("First characters of the secret, to identify it."),
   status: Type.Enum(["active", "revoked"]),
   created_at: Time,
   revoked_at: Nullable(Time),
@@ -25,7 +26,7 @@ export const Identity = Entity("identity", {
   id: Id,
   issuer: Type.String(),
   subject: Type.String(),
-  name: Nullable(Type.String({ description: "Name or email address, as the issuer stated it." })),
+  name: Nullable(TextOf("Name or email address, as the issuer stated it.")),
   status: Type.Enum(["active", "blocked"]),
   created_at: Time,
   blocked_at: Nullable(Time),
@@ -39,12 +40,9 @@ export const IdentityName = Strict({
 export const OpenSession = Entity("open_session", {
   id: Id,
   role: Type.Enum([...ROLES]),
-  holder: Type.Object(
-    { id: Id, name: Type.String() },
-    {
-      description: "The operator, the token of the member, or the person at an identity provider.",
-    },
-  ),
+  holder: ObjectOf("The operator, the token of the member, or the person at an identity provider.", {
+    ...{ id: Id, name: Type.String() },
+  }),
   organization_id: Nullable(Id),
   created_at: Time,
   last_seen_at: Time,

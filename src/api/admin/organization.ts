@@ -30,8 +30,7 @@ export const OwnTokenBounds = Strict({
   ),
   max_cap: Nullable(
     Type.Number({
-      exclusiveMinimum: 0,
-      maximum: 1_000_000_000,
+      ...PositiveAmount,
       description: "Highest spending cap of a token, in credits; null: a token needs none.",
     }),
   ),

@@ -1,4 +1,5 @@
 import { type Static, Type } from "typebox";
+import { FlagOf, TextOf } from "../schema.ts";
 import { ChangeOf, Entity, Id, Name, Nullable, Strict, Time } from "./common.ts";
 import { DELIVERY_STATES, RECEIVER_FORMATS } from "./event-kinds.ts";
 
@@ -17,13 +18,12 @@ const Kinds = Nullable(
 
 export const Receiver = Entity("receiver", {
   id: Id,
-  organization_id: Nullable(Type.String({ description: "Null: it receives the events of the whole service." })),
+  organization_id: Nullable(TextOf("Null: it receives the events of the whole service.")),
   name: Type.String(),
   format: Type.Enum([...RECEIVER_FORMATS]),
-  target: Type.String({
-    description:
-      "Address. Who may not change receivers sees only the host of a webhook, and the beginning of its path.",
-  }),
+  target: TextOf(
+    "Address. Who may not change receivers sees only the host of a webhook, and the beginning of its path.",
+  ),
   kinds: Kinds,
   status: Type.Enum(["active", "failing", "disabled"]),
   failing_since: Nullable(Time),
@@ -33,7 +33,7 @@ export type Receiver = Static<typeof Receiver>;
 /** The secret is only in the response to the request that created it. */
 export const ReceiverWithSecret = Type.Object({
   ...Receiver.properties,
-  secret: Type.String({ description: "Signs deliveries; empty for mail." }),
+  secret: TextOf("Signs deliveries; empty for mail."),
 });
 export const NewReceiver = Strict({
   organization_id: Type.Optional(Nullable(Id)),
@@ -47,20 +47,20 @@ export const ReceiverChange = ChangeOf({
   name: Name,
   target: Target,
   kinds: Kinds,
-  enabled: Type.Boolean({ description: "False to send nothing more; true to begin again." }),
+  enabled: FlagOf("False to send nothing more; true to begin again."),
 });
 
 export const WarningDelivery = Entity("delivery", {
   id: Id,
   receiver_id: Id,
-  event_id: Type.String({ description: "The same in every attempt: `webhook-id`." }),
+  event_id: TextOf("The same in every attempt: `webhook-id`."),
   kind: Type.String(),
   organization_id: Nullable(Id),
-  text: Type.String({ description: "The event in words, as in a mail." }),
+  text: TextOf("The event in words, as in a mail."),
   data: Type.Record(Type.String(), Type.Unknown()),
   state: Type.Enum([...DELIVERY_STATES]),
   attempts: Type.Integer({ minimum: 0 }),
-  result: Nullable(Type.String({ description: "Result of the last attempt." })),
+  result: Nullable(TextOf("Result of the last attempt.")),
   created_at: Time,
   attempted_at: Nullable(Time),
   next_attempt_at: Nullable(Time),

@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { Model } from "../model.ts";
-import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
+import { CountOf, FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
 import { Amount, Day, Entity, Id, Nullable, PricesByClass, Strict, Time, TimeOf } from "./common.ts";
 import { MARGIN_GROUPS } from "./margin-groups.ts";
 import { Credits } from "./organization.ts";
@@ -8,10 +8,10 @@ import { ACTOR_KINDS } from "./roles.ts";
 
 const Counts = {
   requests: Type.Integer({ minimum: 0 }),
-  errors: Type.Integer({ minimum: 0, description: "Requests that failed because of the service or the provider." }),
+  errors: CountOf("Requests that failed because of the service or the provider."),
   spent: Amount,
-  input_tokens: Type.Integer({ minimum: 0, description: "Includes cached tokens and cache writes." }),
-  output_tokens: Type.Integer({ minimum: 0, description: "Includes reasoning tokens." }),
+  input_tokens: CountOf("Includes cached tokens and cache writes."),
+  output_tokens: CountOf("Includes reasoning tokens."),
   provider_cost: Nullable(
     ObjectOf("Null for members.", {
       amount: TextOf("Sum of the costs that providers reported, in their own unit."),
@@ -22,17 +22,14 @@ const Counts = {
 const Quantiles = { p50: Type.Number(), p95: Type.Number() };
 const FirstToken = Nullable(ObjectOf("Milliseconds from admission to the first token, within 10 %.", Quantiles));
 
-const Refused = Type.Integer({
-  minimum: 0,
-  description: "Requests that were refused before they held credits. Not included in `requests`.",
-});
+const Refused = CountOf("Requests that were refused before they held credits. Not included in `requests`.");
 
 export const Overview = Entity("overview", {
   organization_id: Nullable(Id),
   from: Day,
   to: Day,
   generated_at: Time,
-  pending_days: Type.Integer({ minimum: 0, description: "Days of the range whose totals are not complete." }),
+  pending_days: CountOf("Days of the range whose totals are not complete."),
   credits: Type.Object({
     ...Credits.properties,
     spent_per_day: NumberOf("Mean of the last 7 days, or of the time since a later creation, at least an hour."),
@@ -44,11 +41,8 @@ export const Overview = Entity("overview", {
   }),
   organizations: Nullable(
     ObjectOf("Null if the request is for one organization.", {
-      active: Type.Integer({ minimum: 0, description: "Organizations that are not paused, without the playground." }),
-      out_of_credits: Type.Integer({
-        minimum: 0,
-        description: "Those with at most a thousandth of their granted credits left.",
-      }),
+      active: CountOf("Organizations that are not paused, without the playground."),
+      out_of_credits: CountOf("Those with at most a thousandth of their granted credits left."),
       ending: ListOf("Up to 10 whose credits last less than 7 days at their rate of the last 7 days.", {
         organization_id: Id,
         name: Type.String(),
@@ -89,7 +83,7 @@ export type Overview = Static<typeof Overview>;
 export const Margins = Entity("margins", {
   from: Day,
   to: Day,
-  pending_days: Type.Integer({ minimum: 0, description: "Days of the range that are not included yet." }),
+  pending_days: CountOf("Days of the range that are not included yet."),
   data: ListOf("By month, the newest first, and by descending charge.", {
     month: TextOf("In UTC, YYYY-MM."),
     name: TextOf("The model, the route, or the id of the organization."),
@@ -112,7 +106,7 @@ export type MarginsQuery = Static<typeof MarginsQuery>;
 export const Latencies = Entity("latencies", {
   from: Day,
   to: Day,
-  pending_days: Type.Integer({ minimum: 0, description: "Days of the range that are not included yet." }),
+  pending_days: CountOf("Days of the range that are not included yet."),
   data: ListOf("All routes together, and then those that were used. Each has every day of the range, oldest first.", {
     route: Nullable(Type.String()),
     days: Type.Array(
@@ -132,7 +126,7 @@ const RouteHealth = Type.Object({
     description:
       "State of the circuit breaker. `partly_open`: the route fails for some organizations and answers others. `open`: no organization gets an answer. Organizations for which it fails send only probes.",
   }),
-  failing_organizations: Type.Integer({ minimum: 0, description: "Organizations for which the route fails." }),
+  failing_organizations: CountOf("Organizations for which the route fails."),
   next_probe_at: Nullable(Time),
   limited_until: Nullable(TimeOf("End of the pause that the provider asked for, at most a minute.")),
   last_failure: Nullable(Type.Object({ failure: Type.String(), at: Time })),

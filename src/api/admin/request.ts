@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { FinishReason, ReplyMessage } from "../chat/completion.ts";
 import { SentRequest } from "../chat/request.ts";
-import { FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
+import { CountOf, FlagOf, IntegerOf, ListOf, NumberOf, ObjectOf, OptionalKeys, TextOf } from "../schema.ts";
 import { Amount, Day, Entity, Id, Nullable, PricesByClass, RetryCredit, Time, TokensByClass } from "./common.ts";
 
 export const RequestStatus = Type.Enum([
@@ -170,6 +170,6 @@ export type Conversation = Static<typeof Conversation>;
 
 export const ConversationRemoval = Entity("conversation_removal", {
   organization_id: Id,
-  removed: Type.Integer({ minimum: 0, description: "Number of conversations." }),
+  removed: CountOf("Number of conversations."),
 });
 export type ConversationRemoval = Static<typeof ConversationRemoval>;

@@ -1,6 +1,7 @@
 import { type Static, Type } from "typebox";
 import { LABEL_CHARACTERS_MAX } from "../chat/request.ts";
 import { PIN_KEY, PINS_MAX, SCOPES } from "../principal.ts";
+import { TextOf } from "../schema.ts";
 import { Amount, Entity, Id, Limits, Name, Nullable, PositiveAmount, Strict, Time } from "./common.ts";
 
 export const TokenStatus = Type.Enum(["active", "expired", "revoked"]);
@@ -10,7 +11,7 @@ export const Token = Entity("token", {
   organization_id: Id,
   organization_name: Type.String(),
   name: Type.String(),
-  prefix: Type.String({ description: "First characters of the secret, to identify it." }),
+  prefix: TextOf("First characters of the secret, to identify it."),
   scopes: Type.Array(Type.Enum([...SCOPES])),
   models: Nullable(Type.Array(Type.String(), { description: "Allowed models; null for all." })),
   limits: Nullable(Limits),
@@ -21,15 +22,14 @@ export const Token = Entity("token", {
   revoked_at: Nullable(Time),
   last_used_at: Nullable(Time),
   successor_id: Nullable(Id),
-  caller_id: Type.String({ description: "The first token of the rotations to it, by which budgets name it." }),
+  caller_id: TextOf("The first token of the rotations to it, by which budgets name it."),
   kind: Type.Enum(["secret", "identity"], {
     description: "identity: it belongs to a caller whom an identity provider identifies, and has no secret.",
   }),
   created_by: Nullable(
-    Type.String({
-      description:
-        "Operator, identity or token that created it, or the first of its rotations; null: a command or the service.",
-    }),
+    TextOf(
+      "Operator, identity or token that created it, or the first of its rotations; null: a command or the service.",
+    ),
   ),
   pinned: Nullable(
     Type.Record(Type.String(), Type.Unsafe<string | null>({ type: ["string", "null"] }), {
