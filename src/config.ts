@@ -24,9 +24,7 @@ export type Config = Omit<Settings, "database" | "redis" | "providers"> & {
   /** Null: each process counts its limits by itself. */
   redis: string | null;
   providers: ConfiguredProvider[];
-  /** The configuration file that was read. */
   file: string | null;
-  /** Keys of known providers in the environment. */
   providerKeys: Record<string, string>;
   /** Environment variables that name the proxy for upstreams. */
   proxyVariables: Record<string, string>;
@@ -125,7 +123,6 @@ function readConfig(sources: ConfigSources, variables: Variables): Config {
   };
 }
 
-/** Throws OperatorError for an invalid address of a proxy. */
 function checkedProxies(variables: Record<string, string>): Record<string, string> {
   for (const name of PROXY_VARIABLES) {
     const found = variables[name];
@@ -154,7 +151,6 @@ function readFileSettings(
   return { file, settings: values as unknown as Settings };
 }
 
-/** Checks one flag or variable and overrides the sources before it. */
 function override(settings: Settings, name: string, path: Path, text: string | undefined): void {
   if (text === undefined) return;
   const schema = schemaAt(path);
@@ -166,7 +162,6 @@ function override(settings: Settings, name: string, path: Path, text: string | u
   group[path.at(-1) ?? ""] = value;
 }
 
-/** Checks settings against each other: ids must be unique, and rates and times must not contradict each other. */
 function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   const refuse = (path: Path, text: string) => {
     throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)} ${text}`);

@@ -78,7 +78,6 @@ export function directoryOver({ rows, clock }: { rows: Store["directory"]; clock
       const found = await rows.operators({ before: positionOf(cursor), limit: limit + 1 });
       return pageOf(found, limit, toOperator, cursorFor);
     },
-    /** Lists the sessions that have not ended. */
     async sessions({ cursor, limit }: PageRequest): Promise<Page<OpenSession>> {
       const position = positionOf(cursor);
       const before = position && { createdAtMs: position.createdAtMs, hash: hashOfSession(position.id) };

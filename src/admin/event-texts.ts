@@ -2,7 +2,6 @@ import type { EventKind } from "../api/admin/event-kinds.ts";
 import type { EventRow } from "../credits/warnings.ts";
 
 type Data = Record<string, unknown>;
-/** Formats an ISO 8601 time in UTC. */
 const timeText = (time: unknown) => `${String(time).slice(0, "YYYY-MM-DDThh:mm".length).replace("T", " ")} UTC`;
 
 /** Texts for people: in Slack, by mail and in lists of deliveries. */

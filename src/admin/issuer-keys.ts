@@ -8,9 +8,7 @@ import type { Log } from "../telemetry/logger.ts";
 
 export interface IssuerKeysOptions {
   rows: Pick<Store["identities"], "issuerKeys" | "claimIssuerKeys" | "storeIssuerKeys">;
-  /** Issuers whose tokens are accepted now. */
   issuers: () => readonly string[];
-  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
 }

@@ -32,7 +32,6 @@ export function createLastUses({ rows, log }: { rows: Pick<Store["accounts"], "n
     start(): void {
       timer = setInterval(() => void write(), EVERY_MS).unref();
     },
-    /** Writes the remaining uses. */
     async stop(): Promise<void> {
       clearInterval(timer);
       await write();

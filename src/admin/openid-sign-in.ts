@@ -14,7 +14,6 @@ import type { SignInFailure } from "./sessions.ts";
 import { identityRowOf, idOfPerson, makeSecret, type RandomBytes, SIGN_IN_LIFE_MS } from "./token.ts";
 
 export interface OpenIdSignInOptions {
-  /** The configured issuers, which a reload replaces. */
   issuers(): readonly IssuerSettings[];
   accounts: Pick<Store["accounts"], "organizationNamed">;
   identities: Pick<Store["identities"], "identity" | "insertIdentity">;

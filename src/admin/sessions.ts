@@ -63,7 +63,6 @@ export function shareOwnerOf({ organizationId, id }: Administrator): string {
 /** Scope that a token of an organization needs to sign in. */
 export const MEMBER_SCOPE: Scope = "console:read";
 
-/** Longest life of a session. */
 const LIFE_MS = 7 * 86_400_000;
 const TOUCH_AFTER_MS = 60_000;
 
@@ -129,7 +128,6 @@ export class Sessions {
     return this.#begin(holder, origin);
   }
 
-  /** Begins a session of a person whom an identity provider has identified, and who is admitted. */
   signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
     return this.#begin(holderOfPerson(person), origin);
   }

@@ -14,7 +14,6 @@ export interface ShortTokenHolder {
   operatorId: string | null;
 }
 
-/** A token that lives for minutes, for a browser. */
 interface ShortToken {
   token: string;
   organizationId: string;

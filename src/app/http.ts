@@ -60,7 +60,6 @@ export interface Services {
   issuerKeys: IssuerKeys;
   overload: Overload;
   telemetry: Telemetry;
-  /** Undefined: no payments are configured. */
   checkouts: Checkouts | undefined;
   payments?: PaymentReceiver;
 }

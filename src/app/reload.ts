@@ -26,7 +26,6 @@ const POLL_MS = 250;
 /** Time without a change before the files are read. Longer than a poll, so that one has found them unchanged. */
 const SETTLED_MS = 1.5 * POLL_MS;
 
-/** Levels at which the line about a reload is written. */
 const VERBOSE: ReadonlySet<string> = new Set(["debug", "info"]);
 
 /** Applies changes of the configuration while the service runs: all of them or, after a mistake, none. */

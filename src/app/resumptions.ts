@@ -11,7 +11,6 @@ const RECORDS_MAX = 100;
 interface ResumptionsOptions {
   rows: Pick<Store["admin"], "audit">;
   circuits: Pick<Circuits, "health" | "resume">;
-  /** Milliseconds since 1970. */
   clock: () => number;
   log: Log;
 }
@@ -20,7 +19,6 @@ export type Resumptions = ReturnType<typeof createResumptions>;
 
 /** Resumes the routes that an operator resumes on any node or by a command, which the audit log tells all processes. */
 export function createResumptions({ rows, circuits, clock, log }: ResumptionsOptions) {
-  /** Ids of the records that were read the last time. */
   let known = new Set<string>();
   let timer: NodeJS.Timeout | undefined;
   let applying = Promise.resolve();

@@ -14,7 +14,6 @@ import type { Log } from "../telemetry/logger.ts";
 /** Time limits of a search for local servers. Only the first search delays the start. */
 const FIRST_SEARCH_MS = 400;
 const LATER_SEARCH_MS = 3_000;
-/** Settings of a provider that the configuration does not contain. */
 const DEFAULTS = { headers: {}, timeouts: PROVIDER_TIMEOUTS };
 
 /** All providers that completions may use. */

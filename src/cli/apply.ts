@@ -193,7 +193,6 @@ function planJson({ id, externalId, name, isNew, steps }: OrganizationPlan) {
 
 const MARKS = { create: "+", change: "~", remove: "-" };
 
-/** Describes a plan field by field. */
 function planText({ id, externalId, name, isNew, steps }: OrganizationPlan): string {
   const lines = steps.flatMap(({ kind, action, changes, ...step }) => {
     const indent = kind === "organization" ? "  " : "    ";

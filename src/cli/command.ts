@@ -12,7 +12,6 @@ export interface Terminal {
   /** Resolves when the reader has taken what was printed. Long output waits for it, so that it is not buffered. */
   drained(): Promise<void>;
   error(line: string): void;
-  /** Milliseconds since 1970. */
   clock: () => number;
   random: RandomBytes;
   /** True if standard output is a terminal, so that a secret in it reaches no log. */

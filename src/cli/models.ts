@@ -45,7 +45,6 @@ interface CatalogAndUpstreams {
   upstreams: Upstreams;
 }
 
-/** Runs work with the models and providers that a service with this configuration has. */
 async function withCatalog(
   terminal: Terminal,
   flags: CommonFlags,

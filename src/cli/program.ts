@@ -73,7 +73,6 @@ export async function runCommandLine(words: readonly string[], process: Omit<Ter
   }
 }
 
-/** Returns Commander's message in one line, with a hint to the usage. */
 function usageLine(text: string): string {
   const message = text
     .trim()
@@ -100,7 +99,6 @@ const NOUNS: Record<string, string> = {
   ledger: "verification of the books, and charges that could not be booked",
   "ledger dead-letters": "charges that could not be booked",
 };
-/** Adds the commands of all operations, and the statement, which is printed while it is read. */
 function addOperations(program: Command, terminal: Terminal): void {
   for (const noun of ["org", "token", "credits"]) nounAt(program, noun);
   const commands = Object.values(operations).flatMap(({ summary, commands = [] }) =>

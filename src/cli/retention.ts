@@ -52,7 +52,6 @@ async function apply(terminal: Terminal, flags: CommonFlags, removes: boolean): 
   });
 }
 
-/** Prints rows that are due, and after a run what is left of it. */
 function report(terminal: Terminal, flags: CommonFlags, planned: Plans, after?: Plans): void {
   const json = planned.map(({ kind, beforeMs, rows }) => {
     const left = after?.find((other) => other.kind === kind)?.rows;
@@ -69,7 +68,6 @@ function report(terminal: Terminal, flags: CommonFlags, planned: Plans, after?: 
   if (json.some(({ left = 0 }) => left > 0)) terminal.exitWith(1);
 }
 
-/** Returns a log that prints problems as the lines of a command. */
 function logOf({ error, exitWith }: Terminal): Log {
   const problem = (fields: object, message: string) => {
     const { err, organizationId } = fields as { err?: Error; organizationId?: string };

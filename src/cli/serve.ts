@@ -112,7 +112,6 @@ function createShutdown(settings: () => Config["server"], clock: () => number, l
       started.resolve(service);
       return exitCode.promise;
     },
-    /** Stops the service as at a signal, for another reason. */
     stop(reason: string): void {
       if (delayEndsAtMs !== undefined) return;
       log.warn({ reason, ...times() }, STOPPING);

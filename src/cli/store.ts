@@ -68,7 +68,6 @@ async function recordBackup(terminal: Terminal, flags: CommonFlags, after: Recor
   await store.admin.insertAudit(auditRow(COMMAND_ACTOR, change, { clock, newId: () => uuidV7(clock()) }));
 }
 
-/** Copies the configured store into a database in the folder of a backup. */
 async function copyToFile(terminal: Terminal, flags: CommonFlags, path: string) {
   const place = await storeSettings(flags);
   const { database, dataDir } = place;
@@ -217,7 +216,6 @@ async function expectStore(terminal: Terminal, place: StorePlace): Promise<void>
   await printStore(terminal, place);
 }
 
-/** Verifies the books of a store that no service uses yet. */
 async function verifyCopy(terminal: Terminal, flags: CommonFlags, place: Place): Promise<Verification> {
   await using store = await openCommandStore(terminal, place);
   return await verifyAll(store, flags);

@@ -9,7 +9,6 @@ const QUICK_END_MS = 10_000;
 const QUICK_ENDS_MAX = 5;
 /** Wait before the second start in a row; it doubles with each further one. */
 const FIRST_WAIT_MS = 200;
-/** Message of a worker that accepts requests. */
 const STARTED = "started";
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 

@@ -68,7 +68,6 @@ export class Variables {
     }
   }
 
-  /** Returns an error without the contents of files. */
   masked(error: unknown): unknown {
     if (!(error instanceof OperatorError)) return error;
     let { message } = error;

@@ -27,7 +27,6 @@ export interface BegunRequest {
   /** The trace context that the client sent; undefined if there is no valid one. */
   traceparent: string | undefined;
   tracestate: string | undefined;
-  /** Milliseconds since 1970. */
   startedMs: number;
 }
 

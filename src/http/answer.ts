@@ -70,7 +70,6 @@ export function answered({
   };
 }
 
-/** Runs a decoded request. Rejects with the error that the client receives. */
 async function run(
   { gateway, running, responseItems }: EndpointServices,
   request: FastifyRequest,
@@ -231,7 +230,6 @@ class DocumentSink implements AnswerSink {
   readonly #wire: Pick<DecodedCompletion, "document" | "keep">;
   readonly #fold = new AnswerFold();
   #head: AnswerHead | undefined;
-  /** The response, once the answer is complete and charged. */
   response: { body: object | string; headers: Record<string, string> } | undefined;
 
   constructor(wire: Pick<DecodedCompletion, "document" | "keep">) {

@@ -96,7 +96,6 @@ function requestKeys(gateway: Gateway, principal: Principal, address: string): r
 }
 
 export const GOOGLE_KEY_HEADER = "x-goog-api-key";
-/** A token in the query of a URL, which clients of Google can send. */
 const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
 
 /**
@@ -165,7 +164,6 @@ export function withChallenge(error: unknown): unknown {
   return new ApiError(error.code, error.message, { headers: { "www-authenticate": challenge } });
 }
 
-/** Throws insufficient_scope if the token lacks the scope of an operation. */
 function requireScope(principal: Principal, scope: Scope): void {
   if (principal.scopes.has(scope)) return;
   const message = `The access token lacks the scope \`${scope}\` that this operation requires.`;
@@ -175,7 +173,6 @@ function requireScope(principal: Principal, scope: Scope): void {
 
 interface AuthenticatorOptions {
   rows: Pick<Store["accounts"], "tokenByHash" | "accountVersion">;
-  /** Milliseconds since 1970. */
   clock: () => number;
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }

@@ -52,7 +52,6 @@ function resetConnection(reply: FastifyReply, error: ApiError): void {
   request.raw.socket.resetAndDestroy();
 }
 
-/** Limit of the body bytes that are read and discarded after an error response. */
 const DISCARDED_BYTES_MAX = 32 * 1024 * 1024;
 
 /**

@@ -10,7 +10,6 @@ const KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/;
 
 export interface Idempotency {
   key: string;
-  /** SHA-256 of its endpoint and body, see fingerprintOf. */
   fingerprint: string;
 }
 

@@ -151,7 +151,6 @@ function answerSchemaOf({ answer: { schema, secret } }: AdminEndpoint): TSchema 
 
 const EVERY_OPERATION_STATUSES = new Set([400, 401, 403, 404, 405, 429, 500, 503]);
 const ADMIN_STATUSES = new Set([...EVERY_OPERATION_STATUSES, 409, 413, 415, 422]);
-/** Codes that occur only in the admin API. */
 const CODES_OF_ADMIN = new Set<ErrorCode>([
   "unknown_parameter",
   "insufficient_role",

@@ -12,7 +12,6 @@ export interface OverloadLimits {
 export interface OverloadOptions {
   limits: OverloadLimits;
   readMemoryShare: () => number;
-  /** Returns a number from 0 up to 1. */
   random: () => number;
   /** Monotonic time in milliseconds. */
   now: () => number;

@@ -54,14 +54,12 @@ export interface ServerOptions
   /** True if requests to Gemini's API may have the token in their query. */
   keyInQuery: boolean;
   bodyLimitBytes: number;
-  /** Limit of the bytes of all request bodies in memory. */
   bodiesInFlightBytes: number;
   maxConnections: number;
   overload: Pick<Overload, "refusal" | "countConnection">;
   newRequestId: () => string;
   /** Serves `/metrics` for the holder of the token; absent where it has a port of its own or is off. */
   metrics?: MetricsEndpoint | undefined;
-  /** Receives the webhook deliveries of Stripe; undefined if no payments are configured. */
   paymentReceiver?: PaymentReceiver | undefined;
   log: Log;
 }

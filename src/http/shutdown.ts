@@ -9,7 +9,6 @@ export interface ShutdownOptions {
   delayMs: number;
   /** Time for running requests to finish, from the end of the delay on. */
   drainMs: number;
-  /** Ends the delay early. */
   skipDelay?: AbortSignal;
 }
 

@@ -48,7 +48,6 @@ function allowanceAnswer({ anchorAtMs: beginsAtMs, priority: _, ...row }: Allowa
   return entityOf("allowance", { ...row, beginsAtMs });
 }
 
-/** Formats an allowance as commands do. */
 function allowanceJson(allowance: Allowance) {
   return { ...jsonOf(allowance), monthly: allowance.amount, from: allowance.begins_at };
 }

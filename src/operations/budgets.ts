@@ -135,7 +135,6 @@ export const createBudget = sharedOperation({
   ],
 });
 
-/** Returns the limits that flags state; null if they state none. */
 function limitsIn(flags: Record<keyof typeof LIMIT_FLAGS, number | null>) {
   const limits = stated(flags);
   return Object.keys(limits).length === 0 ? null : limits;
@@ -179,7 +178,6 @@ export function checkNewBudget({ name, each = null, ...terms }: NewBudget, other
   return { amount, limits };
 }
 
-/** Throws invalid_value for a budget that would limit nothing. */
 function checkTerms({ amount, limits }: Pick<BudgetRow, "amount" | "limits">, param: string): void {
   if (amount !== null || limits !== null) return;
   throw new ApiError("invalid_value", `Invalid '${param}': a budget needs an amount, limits or both.`, { param });
@@ -335,7 +333,6 @@ export const raiseBudget = sharedOperation({
   ],
 });
 
-/** Reads the budget that a path names. Rejects with not_found. */
 async function findBudget({ budgets }: Core, { id, budget_id = "" }: OperationCall["params"]): Promise<BudgetRow> {
   const lookup = budgets.budgets(id).then((rows) => rows.find((row) => row.id === budget_id));
   return found(lookup, { kind: "budget", id: budget_id });
@@ -384,7 +381,6 @@ function limitsText({ limits }: Budget): string {
   return words.join(", ") || "none";
 }
 
-/** Describes whom and what a budget covers, in words. */
 function coverageOf({ selector: { tokens, models, metadata }, each }: Budget): string {
   const values = Object.entries(metadata ?? {}).map(([key, allowed]) => `${key} ${allowed.join(" or ")}`);
   const parts = [...(tokens ?? []), ...(models ?? []), ...values];

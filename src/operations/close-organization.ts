@@ -8,7 +8,6 @@ import { sharedOperation } from "./operation.ts";
 import { updateOrganization } from "./organizations.ts";
 import { endToken } from "./tokens.ts";
 
-/** Notes of the revocations, by what becomes of the rest. */
 const NOTES: Record<(typeof CLOSING_RESTS)[number], string> = {
   refunded: "Closed: the rest is refunded.",
   lapsed: "Closed: the rest lapses.",
@@ -67,7 +66,6 @@ async function endAllOf(core: Core, organizationId: string): Promise<void> {
   }
 }
 
-/** Revokes the credits that are available, and the grants that take effect later. */
 async function revokeRest(core: Core, organizationId: string, note: string): Promise<void> {
   const revoke = (grantId: string | null) =>
     revokeCredits(core, { organizationId, amount: null, grantId, reference: null, note, isClosing: true });

@@ -29,7 +29,6 @@ export interface Core extends AuditTime, ReturnType<typeof coreRows> {
   receiverFault(receiver: Pick<ReceiverRow, "organizationId" | "format" | "target">): Promise<string | undefined>;
   /** Returns the ids of the models that the service offers; null in a command, which does not know them. */
   modelIds: (() => string[]) | null;
-  /** Returns the names of the price lists that the configuration has. */
   priceLists(): Promise<readonly string[]>;
   /** Returns the checkouts of Stripe; undefined if payments are not configured. */
   checkouts(): Promise<Checkouts | undefined>;
@@ -39,7 +38,6 @@ export interface Core extends AuditTime, ReturnType<typeof coreRows> {
   /** Books one transition: the ledger of a running service, or the books of a store. */
   book: BookCredits;
   random: RandomBytes;
-  /** Who makes the changes, for the audit log. */
   actor: Actor;
 }
 

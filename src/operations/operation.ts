@@ -47,7 +47,6 @@ export interface OperationCall<Query = unknown, Body = unknown> {
   may(permission: Permission): boolean;
   params: { id: string; allowance_id?: string; budget_id?: string };
   query: Query;
-  /** The page that the query asks for. */
   page: PageRequest;
   body: Body;
   connection: CallConnection;

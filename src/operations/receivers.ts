@@ -287,7 +287,6 @@ function enabled(row: ReceiverRow): ReceiverRow {
   throw invalidValue("id", "a disabled receiver", "an enabled one: enable it first");
 }
 
-/** Rejects with invalid_value for terms of a receiver that are not allowed. */
 async function checkReceiver(core: Core, row: Pick<ReceiverRow, "organizationId" | "name" | "format" | "target">) {
   checkName(row.name);
   const fault = await core.receiverFault(row);

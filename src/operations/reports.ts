@@ -36,7 +36,6 @@ export const showOverview = operation({
   },
 });
 
-/** Reads the margins of a query. Rejects with not_found or invalid_value. */
 async function marginsOf(services: OperationServices, { who, query }: OperationCall<MarginsQuery>) {
   return services.overviews.margins({
     organizationId: await knownOrganization(services, organizationIn(who, query.organization_id)),

@@ -39,7 +39,6 @@ export const listRequests = operation({
 
 type Filters = { [Name in keyof typeof RequestFilters]?: Static<(typeof RequestFilters)[Name]> };
 
-/** Converts the filters of a query. Throws not_found for another organization, or invalid_value. */
 function requestFilterOf({ who, query }: Pick<OperationCall<Filters>, "who" | "query">): RequestFilter {
   const { metadata_key: key, metadata_value: value, charged_min } = query;
   if (value !== undefined && key === undefined) {
@@ -105,7 +104,6 @@ function groupingOf(by: RequestGrouping["by"], key: string | undefined): Request
   throw new ApiError("invalid_value", "Invalid 'by': 'metadata' needs 'metadata_key'.", { param: "by" });
 }
 
-/** Requests that are read at once. */
 const EXPORT_PAGE_ROWS = 200;
 
 const TOKEN_COLUMNS = TOKEN_CLASSES.map((name) => PRICE_CLASSES[name].name);

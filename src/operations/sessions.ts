@@ -93,7 +93,6 @@ export const signIn = operation({
   },
 });
 
-/** Replaces the session of a browser, and returns the answer. */
 async function openSession(
   services: OperationServices,
   connection: CallConnection,

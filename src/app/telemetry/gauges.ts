@@ -32,7 +32,6 @@ export interface GaugeSources {
   server: Pick<Server, "runningRequests">;
   reloads: { readonly state: ConfigurationState };
   holdTimes: HoldTimes;
-  /** Milliseconds since 1970. */
   clock: () => number;
 }
 

@@ -8,7 +8,6 @@ import type { RequestObserver } from "../../http/access.ts";
 
 const SECONDS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 const TOKENS = [1, 4, 16, 64, 256, 1024, 4096, 16_384, 65_536, 262_144, 1_048_576];
-/** Label of a model that is not in the catalog. */
 const OTHER = "other";
 
 /** The operation of requests that held no credits, by their route; the others report it. */
@@ -27,7 +26,6 @@ export function operationOf(route: string | null, report: CompletionReport | und
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export interface ModelNames {
-  /** Returns the id of a model in the catalog; undefined if there is none. */
   modelId(name: string): string | undefined;
 }
 

@@ -61,7 +61,6 @@ export async function createTelemetry(config: Config, options: ModelNames & { ve
     detach(): void {
       endObserving?.();
     },
-    /** Exports what is left, and ends. */
     async stop(): Promise<void> {
       const exported = [meters, tracers].map((one) => one?.stop().catch(onFailure));
       const stopped = Promise.all([stopServing?.(), ...exported]);

@@ -13,7 +13,6 @@ const CONSOLE_HEADER = "x-tollgate-console";
 const SAFE_METHODS = new Set(["GET", "HEAD"]);
 const FAILED_SIGN_INS_PER_MINUTE_MAX = 10;
 
-/** The secret of a session, and that of a sign-in with an identity provider that has begun. */
 const COOKIE_NAMES = { session: "tollgate_session", signIn: "tollgate_sign_in" } as const;
 export type CookieKind = keyof typeof COOKIE_NAMES;
 /** With these prefixes a browser accepts the cookie over TLS only, with `__Host-` only for the path `/` (RFC 6265bis, 4.1.3). */

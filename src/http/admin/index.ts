@@ -120,7 +120,6 @@ function connectionOf(
   };
 }
 
-/** Returns a check of an input against its schema, which throws the error of the first violation. */
 function checker(schema: TSchema): (value: unknown) => void {
   const check = compileCheck(schema);
   return (value) => refuseIf(check(value));

@@ -13,7 +13,6 @@ import { principalOf } from "../authentication.ts";
 import { reserveBytes } from "../body.ts";
 import type { Endpoint, EndpointServices } from "./endpoint.ts";
 
-/** Bytes of kept items that one request may refer to. */
 const REFERRED_BYTES_MAX = 8 * 1024 * 1024;
 /** A conversation is stored shortly after its response, so one that is not found is looked up again. */
 const LOOKUPS_MAX = 3;

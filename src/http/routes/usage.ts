@@ -24,7 +24,6 @@ export const reportUsage: Endpoint = {
   },
 };
 
-/** Returns the principal of a request. Throws usage_not_available_for_playground. */
 function customerOf(request: FastifyRequest): Principal {
   const principal = principalOf(request);
   if (principal.organizationKind === "playground") throw new ApiError("usage_not_available_for_playground");
