@@ -54,10 +54,7 @@ export interface RunningService {
   stop(options: ShutdownOptions): Promise<void>;
 }
 
-/**
- * Composes the service and starts it. In a store without an organization it creates the first one, with credits and a
- * token. Rejects with OperatorError where the configuration, the store or the address cannot be used.
- */
+/** Composes and starts the service. Rejects with OperatorError where the configuration, the store or the address cannot be used. */
 export async function startService(config: Config, options: StartOptions): Promise<RunningService> {
   // When a step fails, everything opened so far is closed in reverse order. A stop does the same.
   await using parts = new AsyncDisposableStack();

@@ -57,9 +57,8 @@ const PROXY_VARIABLES = ["HTTPS_PROXY", "HTTP_PROXY", "https_proxy", "http_proxy
 const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 
 /**
- * Reads the configuration: flags before environment before file before defaults. A variable without a value counts as
- * not set. A mistake, also in a value that another source overrides, is an OperatorError with a line that names the setting,
- * its value and what it must be. All mistakes of the schema in the file are reported together.
+ * Reads the configuration: flags before environment before file before defaults. A mistake, also in a value that is overridden,
+ * is an OperatorError; all mistakes of the schema in the file are reported together.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
   return withVariables(sources, (variables) => readConfig(sources, variables));

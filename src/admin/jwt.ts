@@ -29,9 +29,8 @@ export function isJwt(token: string): boolean {
 }
 
 /**
- * Verifies a JWT access token (RFC 9068) of one of some issuers. Everything that needs no key is checked first: a token makes at
- * most one check of a signature, and one of an unknown issuer none. Its role lasts an hour after it was issued, whenever it
- * expires. Rejects with `invalid_token`, `expired_token` or `issuer_unavailable`.
+ * Verifies a JWT access token (RFC 9068) of one of some issuers. Everything that needs no key is checked first. Its role lasts an
+ * hour after it was issued, whenever it expires. Rejects with `invalid_token`, `expired_token` or `issuer_unavailable`.
  */
 export async function verifyJwt(
   token: string,

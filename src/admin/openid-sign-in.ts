@@ -53,10 +53,7 @@ export class OpenIdSignIn {
     return (identity?.blockedAtMs ?? null) === null;
   }
 
-  /**
-   * Begins a sign-in. Returns the provider's address for the browser, and the secret for its cookie. With the prompt `login`,
-   * the provider asks who signs in even if it knows. Throws invalid_value for an unknown issuer, or issuer_unavailable.
-   */
+  /** Begins a sign-in. Returns the provider's address, and the secret for a cookie. Rejects with invalid_value or issuer_unavailable. */
   async begin(issuer: string, redirectUri: string, prompt?: "login"): Promise<{ url: string; secret: string }> {
     const settings = this.#clients().find((client) => client.issuer === issuer);
     if (settings === undefined) {

@@ -36,10 +36,7 @@ export function signingKeys({ secrets }: ReceiverRow, nowMs: number): Buffer[] {
   return valid.map(({ secret }) => Buffer.from(secret.slice(SECRET_MARK.length), "base64"));
 }
 
-/**
- * Returns why nothing may be sent to the target of a receiver; undefined if it may. No organization has private hosts: its owners
- * would reach the operator's network. Names are resolved only when a connection is opened, and their addresses are checked then.
- */
+/** Returns why nothing may be sent to a target, which is checked again when it is resolved. No organization has private hosts. */
 export function targetFault(
   { organizationId, format, target }: Pick<ReceiverRow, "organizationId" | "format" | "target">,
   isPublicHost: (hostname: string) => boolean,

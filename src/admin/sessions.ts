@@ -97,9 +97,8 @@ const REFUSALS: Record<TokenRefusal, () => ApiError> = {
 };
 
 /**
- * Sessions of the console, stored in the database, so that every node knows them. A session ends with the token that it
- * began with, and that of a person when the settings that gave it change or they are blocked. Secrets are found by their hash
- * and never compared character by character. Every sign-in, also a refused one, and every sign-out is recorded.
+ * Sessions of the console, which all nodes share. A session ends with its token, and that of a person with the settings that
+ * gave it or when they are blocked. Every sign-in, also a refused one, and every sign-out is recorded.
  */
 export class Sessions {
   readonly #options: SessionsOptions;
@@ -109,9 +108,8 @@ export class Sessions {
   }
 
   /**
-   * Begins a session with a new secret. For a token that is refused it calls `countFailure` first, whose error refuses the
-   * attempt without a record. A valid token is never counted: failures of others must not lock its holder out. Rejects
-   * with ApiError.
+   * Begins a session. Calls `countFailure` for a refused token only, so that failures of others never lock out the holder of a
+   * valid one. Rejects with ApiError, or the error of `countFailure`.
    */
   async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<BegunSession> {
     const { accounts } = this.#options;

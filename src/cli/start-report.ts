@@ -83,10 +83,7 @@ function placeFlags({ file, dataDir }: Config): PlaceFlags {
   };
 }
 
-/**
- * Tells where a new token is: in the text itself, or in a file, at `path`. `shellText` is the token in double quotes of the shell.
- * Both are absent if it could not be written. `another` is the command that creates another token.
- */
+/** Tells where a new token is. Without a `shellText` it could not be written; `another` is the command that creates another one. */
 function placeToken(
   { dataDir, tokensTo, log }: { dataDir: string; tokensTo: TokensTo; log: Log },
   name: TokenFile,

@@ -101,10 +101,7 @@ async function migrate(terminal: Terminal, flags: CommonFlags): Promise<void> {
   print(terminal, flags, { json: { ok: true, from: from === 0 ? null : from, to }, text });
 }
 
-/**
- * Copies in two parts, so that the service pauses only for the second one: rows that never change while it runs, the rest
- * while the data directory is locked. The books are verified before and after the pause.
- */
+/** Copies in two parts, so that the service pauses only for the second: what never changes while it runs, and then the rest. */
 async function copyStore(terminal: Terminal, flags: CopyFlags): Promise<void> {
   const { to: url } = flags;
   if (!/^postgres(ql)?:\/\//i.test(url)) {

@@ -49,9 +49,8 @@ export function joinSupervisor(stop: () => void): void {
 }
 
 /**
- * Keeps a number of workers running, which run this command line and share its port: starts them, replaces each one that ends,
- * and passes signals on. Resolves with the code to exit with, once a signal has stopped all workers, the first one could not
- * start, or several ended soon after their starts.
+ * Keeps workers running, which share this command line and its port, and passes signals on to them. Resolves with the exit code
+ * once a signal has stopped all of them, the first one could not start, or several ended soon after their starts.
  */
 export function supervise(count: number, log: Log): Promise<number> {
   const ended = Promise.withResolvers<number>();

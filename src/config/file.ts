@@ -42,9 +42,8 @@ export interface ParseOptions {
 }
 
 /**
- * Parses a configuration file. `${NAME}` in a text is replaced by a variable, `${file:PATH}` by the content of a file (`$${`
- * stands for `${`). A key without a value counts as absent, merge keys (`<<`) are applied, and prices keep the digits that
- * were written.
+ * Parses a configuration file with merge keys, `${NAME}` for variables, `${file:PATH}` for files, and `$${` for `${`. A key without
+ * a value counts as absent, and prices keep their digits.
  */
 export function parseFile(name: string, text: string, options: ParseOptions): ConfigFile {
   const { document, place } = openDocument(name, text, (at) => (at === undefined ? name : `${name}:${at.line}`));
@@ -68,10 +67,7 @@ export interface YamlDocument {
 
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 
-/**
- * Yields the documents of a YAML file, which lines with `---` separate, one at a time, because a parsed text takes a hundred
- * times its memory. The expansion of aliases is bounded. Throws OperatorError.
- */
+/** Yields the documents of a YAML file one at a time: a parsed text takes a hundred times its memory. Throws OperatorError. */
 export function* yamlDocuments(name: string, text: string): Generator<YamlDocument> {
   let linesBefore = 0;
   for (const part of text.split(/^---(?=\s)/m)) {

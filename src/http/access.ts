@@ -67,11 +67,7 @@ const MESSAGE_CHARACTERS_MAX = 500;
 /** Pattern of the route for paths that no other route has. */
 export const UNKNOWN_PATH = "/*";
 
-/**
- * Begins to observe a request; `url` is the pattern of its route. Returns the function to call when the response is closed: it
- * records the request in the access log as soon as it is settled, and in the refusal log if it was rejected and its
- * organization is known.
- */
+/** Begins to observe a request of the route `url`. Returns the function to call when the response is closed, which logs it. */
 export function beginAccess(
   sources: AccessSources,
   request: FastifyRequest,

@@ -99,9 +99,8 @@ export const GOOGLE_KEY_HEADER = "x-goog-api-key";
 const QUERY_KEY = /([?&])key=([^&#]*)(&?)/;
 
 /**
- * Removes a token from the query of a request to Gemini's API, before anything logs its URL, and returns the URL without it.
- * If the configuration allows it, the token becomes the header `x-goog-api-key`; otherwise the query keeps an empty one, which
- * is refused.
+ * Removes a token from the query of a request to Gemini's API, before anything logs its URL. If it is allowed, it becomes the
+ * header `x-goog-api-key`; otherwise the query keeps an empty one, which is refused.
  */
 export function takeQueryKey(request: IncomingMessage, url: string, isAllowed: boolean): string {
   const [found, before = "", key = "", after] = QUERY_KEY.exec(url) ?? [];
@@ -122,9 +121,8 @@ const CHALLENGE = 'Bearer realm="tollgate"';
 const API_KEY_HEADERS = ["x-api-key", GOOGLE_KEY_HEADER];
 
 /**
- * Returns the token of a request's headers Authorization, x-api-key and x-goog-api-key. Several may have the same token. Throws
- * missing_token, or invalid_value if the request has different tokens, two headers Authorization or a token in its query
- * (RFC 6750, section 2).
+ * Returns the token of a request, which several headers may have. Throws missing_token, or invalid_value for different tokens,
+ * two headers Authorization or a token in the query (RFC 6750, section 2).
  */
 export function bearerToken(request: FastifyRequest): string {
   const { raw, headers } = request;
@@ -186,10 +184,8 @@ const KNOWN_TOKENS_MAX = 50_000;
 const UNKNOWN_TOKENS_MAX = 10_000;
 
 /**
- * Authenticates tokens with a cache. A token is valid as long as the version of all accounts is the one that it was read
- * at. That version is valid for 900 ms and refreshed in the background in the second half of that time, so that under
- * load two small reads a second are enough, whatever the number of tokens. Keys are SHA-256 hashes: the cache contains no
- * secrets.
+ * Authenticates tokens with a cache by their SHA-256. A token is valid as long as the version of all accounts is the one that it
+ * was read at. That version is read twice a second under load, whatever the number of tokens.
  */
 export class Authenticator {
   readonly #options: AuthenticatorOptions;
@@ -206,9 +202,8 @@ export class Authenticator {
   }
 
   /**
-   * Returns the principal of a token, synchronously if it is cached. Takes the token's SHA-256 in hexadecimal digits,
-   * undefined for text that cannot be a token. Throws or rejects with ApiError (`invalid_token`, `expired_token`,
-   * `organization_paused`), and rejects with StoreUnavailableError if the store is not available.
+   * Returns the principal of a token by its SHA-256 in hexadecimal digits, synchronously if it is cached; undefined: text that is
+   * no token. Rejects with ApiError, or StoreUnavailableError.
    */
   authenticate(key: string | undefined): Principal | Promise<Principal> {
     if (key === undefined) throw new ApiError("invalid_token");

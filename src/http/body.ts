@@ -32,9 +32,8 @@ interface BodyLimits {
 }
 
 /**
- * Accepts JSON bodies, and forms on the routes that take files: 415 for any other content type or encoding, 400 for invalid ones. A
- * body that is too large, nested too deeply or has too many values is rejected with 413 while it arrives, and a body that
- * does not fit the budget with 503.
+ * Accepts JSON bodies, and forms on the routes that take files; others get 415 or 400. A body that is too large, too deep or has
+ * too many values gets 413 while it arrives, and one that does not fit the budget 503.
  */
 export function acceptBodies(server: FastifyInstance, limits: BodyLimits): void {
   const { turns } = limits;

@@ -28,9 +28,8 @@ export function parseErrorHandler(newRequestId: () => string) {
 }
 
 /**
- * Handles unknown expectations, CONNECT and socket errors, and limits the connections. Those above the maximum are closed and
- * logged as soon as they are accepted. Node removes its own error handler from the socket of a CONNECT request, and an `error`
- * event without a handler ends the process, so every socket gets a handler here.
+ * Handles unknown expectations, CONNECT and socket errors, and limits the connections. Every socket gets an error handler:
+ * Node removes its own from that of a CONNECT request, and an `error` event without a handler ends the process.
  */
 export function handleConnections(
   server: Server,
@@ -89,10 +88,8 @@ const CLOSED = Symbol("listeners of a closed response");
 type TrackedResponse = ServerResponse & { [CLOSED]?: (() => void) | undefined };
 
 /**
- * Calls a function when a response is closed, after those that were passed earlier, and lets go of it then; at once if the
- * response is closed already, because a client may disconnect while its token or its earlier responses are looked up. Sockets
- * live long, so V8 soon allocates the tables of listeners of all emitters as old objects. A closed response would keep what
- * its listeners refer to, which is the whole request, until the next full collection.
+ * Calls a function when a response is closed, at once if it is already, and lets go of it then: V8 keeps tables of listeners of
+ * long-lived sockets until its next full collection, and with them whole requests.
  */
 export function onClosed(response: TrackedResponse, listener: () => void): void {
   if (response.closed) {
@@ -131,10 +128,8 @@ export function closeWhenUnread(response: ServerResponse, afterMs: number = SLOW
 }
 
 /**
- * Streams a text in pieces. Asks for the next piece only when the operating system has taken the whole previous one, so
- * at most one piece is in memory. Resolves when everything is sent or the client has disconnected. Disconnects a client
- * that reads nothing for `slowClientMs`. Rejects when a piece cannot be read; the error handler then responds, or resets
- * the connection if the headers are already sent.
+ * Streams a text, one piece in memory at a time. Resolves when everything is sent or the client has disconnected, also because
+ * it read nothing for `slowClientMs`. Rejects when a piece cannot be read.
  */
 export async function streamText(
   reply: FastifyReply,
@@ -191,9 +186,8 @@ const ENTRY = Symbol("entry of a connection");
 type TrackedSocket = Socket & { [ENTRY]?: { touch(): void; own(owner: string): void } };
 
 /**
- * Divides the connections. An organization may use three quarters of them; a request on one more is refused, and the
- * connection closed. Of those without an authenticated request, the one with the oldest last request is closed above a limit:
- * callers authenticate with their first request, so it most likely has no caller.
+ * Divides the connections: an organization may use three quarters of them. Of those without an authenticated request, the one
+ * with the oldest last request is closed above a limit, because callers authenticate with their first request.
  */
 export function limitConnectionShares(server: Server, connectionsMax: number): void {
   const ownedMax = Math.ceil(connectionsMax * OWNER_SHARE_MAX);
@@ -242,9 +236,8 @@ const IPV6_WITH_PORT = /^\[([^\]]+)\](?::\d+)?$/;
 const OTHER_TEXT_LENGTH_MAX = 64;
 
 /**
- * Returns the key under which requests of a client address are counted. An IPv6 subscriber has at least a /64 (RFC 6177),
- * so all addresses of a /64 share one key. An IPv4-mapped IPv6 address counts as its IPv4 address. A port after the
- * address is ignored. Text that is not an address is its own key, cut to a fixed length.
+ * Returns the key under which requests of a client address are counted: of IPv6 the /64 that a subscriber has at least (RFC
+ * 6177). An IPv4-mapped address is its IPv4 address, a port is ignored, and other text is its own key.
  */
 export function clientAddressKey(address: string): string {
   const text = IPV4_WITH_PORT.exec(address)?.[1] ?? IPV6_WITH_PORT.exec(address)?.[1] ?? address;

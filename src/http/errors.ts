@@ -84,9 +84,8 @@ const RETRY_HEADER = "x-tollgate-retry";
 const MISDIRECTED = 421;
 
 /**
- * Tells whether a request that the store failed can be repeated without being charged twice: it reads, or it is a completion
- * without a confirmed hold, so that no provider was called. (A hold whose confirmation was lost is released in the
- * background.) A change by an administrator may be committed in spite of its failure.
+ * Tells whether a request that the store failed can be repeated without a second charge: it reads, or is a completion without a
+ * confirmed hold. A change by an administrator may be committed in spite of its failure.
  */
 function mayRepeat({ method, settlement, routeOptions }: FastifyRequest, { code }: ApiError): boolean {
   if (code !== "store_unavailable") return false;

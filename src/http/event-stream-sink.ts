@@ -116,9 +116,8 @@ const PENDING_CHARACTERS_MAX = 16 * 1024;
 const END_WAIT_MS = 25;
 
 /**
- * Writes server-sent events. Pending events go to the socket in one write and in one chunk (RFC 9112, section 7.1).
- * Node's own chunked encoding makes three buffers of every write, on which a stream of small events would spend most of
- * its time; so the chunks are framed here, and Node's encoding is off.
+ * Writes pending server-sent events in one chunk (RFC 9112, section 7.1), framed here: Node's own chunked encoding makes three
+ * buffers of every write, on which a stream of small events would spend most of its time.
  */
 class EventWriter {
   readonly #response: ServerResponse;

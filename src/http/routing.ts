@@ -67,9 +67,8 @@ const API_SEGMENTS = new Set([...PATHS, ...UNSUPPORTED].map((path) => path.split
 const HOST = /^[\w.:[\]-]{1,255}$/;
 
 /**
- * Answers a request without a matching route: 405 with the allowed methods if the path exists, or 426 if the client asks
- * there for a WebSocket, after which Codex sends requests instead; 404 otherwise. The 404 gives the base URL if the path
- * lacks or repeats `/v1`, and else links to the supported endpoints.
+ * Answers a request without a route: 405 with the allowed methods if the path exists, or 426 for a WebSocket, after which Codex
+ * sends requests instead; otherwise 404 with the base URL or the supported endpoints.
  */
 export function respondNoRoute(request: FastifyRequest, reply: FastifyReply) {
   const path = requestPath(request);

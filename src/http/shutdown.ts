@@ -75,9 +75,8 @@ export class RunningRequests {
   }
 
   /**
-   * Shuts the server down in steps: `/readyz` reports `draining` while the listener still accepts connections; then the
-   * listener closes and running requests finish; then those that still run end with an error, and all connections are closed.
-   * Resolves when every completion is settled.
+   * Shuts down in steps: `/readyz` says `draining`; the listener closes and running requests finish; the others end with an error,
+   * and all connections are closed. Resolves when every completion is settled.
    */
   async shutDown({ delayMs, drainMs, skipDelay }: ShutdownOptions): Promise<void> {
     this.isDraining = true;

@@ -62,9 +62,8 @@ export interface OrganizationPlan {
 }
 
 /**
- * Compares a declaration with the stored organization. `id` or `external_id` identifies the organization, because names are not
- * unique; a name or a reference identifies an entry of a list. Rejects with an ApiError for a declaration that its schema
- * refuses, and for a change that no operation can make; its `param` is the path within the declaration.
+ * Compares a declaration with the stored organization of its `id` or `external_id`, and entries of lists by name or reference.
+ * Rejects with ApiError for what no operation can make; its `param` is the path within the declaration.
  */
 export async function planOrganization(core: Core, declared: OrganizationDeclaration): Promise<OrganizationPlan> {
   const issue = checkDeclaration(declared);

@@ -69,10 +69,8 @@ export const rotateToken = sharedOperation({
 });
 
 /**
- * Creates a token with the name, rights and lifetime of another, which ends after `overlapMs` (or at its own expiry, if
- * that comes first), so that clients can change over without an interruption. A token is rotated once. With `replace`,
- * a successor that was never used is revoked and created again; the token itself then keeps its end. With bounds, the new token
- * is within them. Rejects with not_found, token_ended, already_rotated, insufficient_role or invalid_value.
+ * Creates a token with the terms of another, which ends after `overlapMs` at the latest. A token is rotated once; with `replace`,
+ * a successor that was never used is made again. Rejects with ApiError.
  */
 export async function replaceToken(
   core: AccountCore,

@@ -218,9 +218,8 @@ export const changeToken = sharedOperation({
 });
 
 /**
- * Changes terms of a token; absent ones stay unchanged, so that concurrent changes of different terms are all kept. With bounds,
- * all terms must be within them afterwards. A cap counts what the token has spent since it was created: below that, it refuses
- * new requests. Rejects with an ApiError.
+ * Changes terms of a token; absent ones stay, so that concurrent changes of different terms are all kept. With bounds, all terms
+ * must be within them afterwards. A cap below what was spent refuses new requests. Rejects with an ApiError.
  */
 export async function updateToken(
   core: AccountCore,

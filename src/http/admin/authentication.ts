@@ -62,9 +62,8 @@ export async function countFailedSignIn(limits: RateLimiter, { ip }: FastifyRequ
 }
 
 /**
- * Requests with a cookie must come from the console's own pages. The cookie is SameSite=Strict already; this check also
- * covers other services under the same domain, and browsers that send neither header (OWASP: CSRF Prevention, "Custom
- * Request Headers" and "Fetch Metadata").
+ * Refuses requests with a cookie from other pages than the console's, also for browsers that ignore SameSite (OWASP: CSRF
+ * Prevention, "Custom Request Headers" and "Fetch Metadata").
  */
 function refuseOtherSites(request: FastifyRequest): void {
   const { origin } = request.headers;
