@@ -21,6 +21,10 @@ export const ObjectOf = <T extends TProperties>(description: string, fields: T) 
 export const ListOf = <T extends TProperties>(description: string, fields: T) =>
   Type.Array(Type.Object(fields), { description });
 
+/** Schema of an object without other fields. */
+export const Strict = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
+  Type.Object(properties, { additionalProperties: false, ...options });
+
 /** Schema of an object with this `type`. */
 export const Typed = <const Name extends string, Fields extends TProperties>(type: Name, fields: Fields) =>
   Type.Object({ type: Type.Literal(type), ...fields });

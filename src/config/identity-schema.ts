@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import { ORGANIZATION_ROLES, SERVICE_ROLES } from "../api/admin/roles.ts";
 import { PIN_KEY, PINS_MAX } from "../api/principal.ts";
-import { Entry, Group, OptionalKeys } from "./upstream-schema.ts";
+import { Group, OptionalKeys, Strict } from "./upstream-schema.ts";
 
 /** Signature algorithms of RFC 7518 with a public key. A secret shared with an issuer could sign as the issuer. */
 export const JWT_ALGORITHMS = [
@@ -20,7 +20,7 @@ export const JWT_ALGORITHMS = [
 const Text = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,500}$", allowed: "1 to 500 characters without spaces", ...options });
 
-const RoleRule = Entry({
+const RoleRule = Strict({
   when: Type.Record(Type.String(), Type.Unsafe<string | boolean>({ type: ["string", "boolean"], minLength: 1 }), {
     // A key without a value counts as absent, so an empty group may be a mistake that would match everyone.
     minProperties: 1,
@@ -31,7 +31,7 @@ const RoleRule = Entry({
   role: Type.Enum([...SERVICE_ROLES, ...ORGANIZATION_ROLES], { description: "Role of those who match." }),
   ...OptionalKeys({
     organization: Type.Unsafe<string | { claim: string }>({
-      ...Entry({ claim: Text({}) }),
+      ...Strict({ claim: Text({}) }),
       type: ["string", "object"],
       pattern: "^org_[0-9a-z_]{1,100}$",
       allowed: "the id of an organization, or a claim that contains it or the external id, as { claim: NAME }",
@@ -40,7 +40,7 @@ const RoleRule = Entry({
   }),
 });
 
-const IssuerSchema = Entry({
+const IssuerSchema = Strict({
   issuer: Type.String({
     format: "issuer",
     description: "Issuer, as in the claim `iss`. Its metadata is read below this address.",

@@ -1,12 +1,12 @@
 import { type Static, Type } from "typebox";
 import { parseCredits } from "../credits/amount.ts";
 import { creditsFor, minorUnits } from "../credits/money.ts";
-import { DecimalText, Entry, Group, OptionalKeys } from "./upstream-schema.ts";
+import { DecimalText, Group, OptionalKeys, Strict } from "./upstream-schema.ts";
 
 const Positive = (description: string) =>
   DecimalText({ format: "decimal-above-0", allowed: "a decimal number above 0, such as 12.50", description });
 
-const StripeSchema = Entry({
+const StripeSchema = Strict({
   secretKey: Type.String({
     ...{ minLength: 1, description: "Secret or restricted key that may write Checkout sessions and read disputes." },
   }),
@@ -16,14 +16,14 @@ const StripeSchema = Entry({
   currency: Type.String({ format: "currency", description: "Currency of all payments." }),
   creditsPerUnit: Positive("Credits for one unit of the currency; rounded down to a millionth of a credit."),
   packages: Type.Array(
-    Entry({
+    Strict({
       amount: Positive("Price, without taxes that are added."),
       ...OptionalKeys({ credits: Positive("Credits, instead of those by `creditsPerUnit`.") }),
     }),
     { default: [], description: "Amounts that customers choose from." },
   ),
   ...OptionalKeys({
-    customAmount: Entry({ minimum: Positive("Smallest amount."), maximum: Positive("Largest amount.") }),
+    customAmount: Strict({ minimum: Positive("Smallest amount."), maximum: Positive("Largest amount.") }),
   }),
   automaticTax: Type.Boolean({ default: false, description: "True to let Stripe Tax compute and collect taxes." }),
   ...OptionalKeys({

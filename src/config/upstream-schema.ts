@@ -1,7 +1,7 @@
 import { type Static, type TSchema, Type } from "typebox";
 import { CAPABILITIES, CATEGORIES } from "../api/model.ts";
 import { PRICE_ROWS, type PriceSetting } from "../api/price-classes.ts";
-import { OptionalKeys } from "../api/schema.ts";
+import { OptionalKeys, Strict } from "../api/schema.ts";
 import { DECIMAL_WORDS } from "./formats.ts";
 
 /** Schema of a number that is stored as decimal text, so that no price passes through a float. */
@@ -19,11 +19,9 @@ export const NumberIn = (minimum: number, maximum: number, options: object) =>
 export const IntegerIn = (minimum: number, maximum: number, options: object) =>
   Type.Integer({ minimum, maximum, ...options });
 export const Count = (maximum: number, options: object) => IntegerIn(1, maximum, options);
-export { OptionalKeys };
-export const Entry = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
-  Type.Object(properties, { additionalProperties: false, ...options });
+export { OptionalKeys, Strict };
 export const Group = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
-  Entry(properties, { default: {}, ...options });
+  Strict(properties, { default: {}, ...options });
 const Name = (options: object) =>
   Type.String({ pattern: "^[^\\s\\p{Cc}]{1,200}$", allowed: "1 to 200 characters without spaces", ...options });
 
@@ -46,7 +44,7 @@ const Secret = (options: object) => Type.String({ minLength: 1, ...options });
 /** The timeouts of a provider, in milliseconds, where the configuration states none. */
 export const PROVIDER_TIMEOUTS = { connectMs: 5_000, firstByteMs: 600_000, idleMs: 300_000 } as const;
 
-export const ProviderSchema = Entry({
+export const ProviderSchema = Strict({
   id: Name({ description: "Name of the provider in routes." }),
   kind: Type.String({ minLength: 1, description: "Kind of provider, which decides its API." }),
   ...OptionalKeys({
@@ -98,7 +96,7 @@ const CLASSES = OptionalKeys(
 const TIERS = {
   ...CLASSES,
   ...OptionalKeys({
-    abovePromptTokens: Type.Record(Type.String(), Entry(CLASSES), {
+    abovePromptTokens: Type.Record(Type.String(), Strict(CLASSES), {
       propertyNames: { pattern: "^[1-9]\\d{0,8}$" },
       allowed: "numbers of prompt tokens, such as 200000, and the prices above them",
       description:
@@ -111,7 +109,7 @@ const IMAGE_SIZE = "[1-9]\\d{1,4}x[1-9]\\d{1,4}";
 const PRICE = {
   ...TIERS,
   ...OptionalKeys({
-    serviceTiers: Type.Record(Type.String(), Entry(TIERS), {
+    serviceTiers: Type.Record(Type.String(), Strict(TIERS), {
       allowed: "names of service tiers, such as flex and priority, and their prices",
       description:
         "Prices of answers for which the provider reports another service tier. What is not stated costs as much as at the usual one.",
@@ -124,8 +122,8 @@ const PRICE = {
     }),
   }),
 };
-const ONE_PRICE = Entry({ ...PRICE, input: INPUT });
-const DATED_PRICE = Entry({
+const ONE_PRICE = Strict({ ...PRICE, input: INPUT });
+const DATED_PRICE = Strict({
   ...OptionalKeys({
     from: Type.String({
       format: "date",
@@ -147,10 +145,10 @@ const Price = (description: string) =>
     description,
   });
 
-export const ModelSchema = Entry({
+export const ModelSchema = Strict({
   id: Name({ description: "Value of `model` in requests." }),
   routes: Type.Array(
-    Entry({
+    Strict({
       provider: Name({ description: "ID of a provider." }),
       model: Name({ description: "The provider's name of the model." }),
       ...OptionalKeys({
@@ -183,7 +181,7 @@ export const ModelSchema = Entry({
     dimensions: Count(ONE_BILLION, { description: "Length of the vectors of an embedding model." }),
     cutoffDate: Type.String({ format: "date", description: "Knowledge cutoff, YYYY-MM-DD." }),
     playground: Type.Boolean({ description: "True to offer the model to guests." }),
-    limits: Entry(
+    limits: Strict(
       OptionalKeys({
         requestsPerMinute: Count(ONE_BILLION, { description: "Requests per minute." }),
         tokensPerMinute: Count(ONE_BILLION, { description: "Tokens per minute." }),
@@ -197,7 +195,7 @@ export const ModelSchema = Entry({
 /** Prices of organizations, by the names of their lists. */
 export const PriceLists = Type.Record(
   Type.String(),
-  Entry({
+  Strict({
     factor: DecimalText({
       default: "1",
       description: "Multiplies the prices of the models.",

@@ -129,7 +129,7 @@ async function run(
   if (sink instanceof EventStreamSink || sink.response === undefined) return reply.hijack();
   const { headers, body } = sink.response;
   const type = ("contentType" in decoded && decoded.contentType) || "application/json; charset=utf-8";
-  if (stored !== null) offerToRetry(stored, request, reply, (body as ResponseObject).id);
+  if (stored !== null) offerToRetry(stored, reply, (body as ResponseObject).id);
   return reply.headers(headers).type(type).send(body);
 }
 
@@ -146,18 +146,13 @@ async function sendAgain(stored: Stored, request: FastifyRequest, reply: Fastify
   const found = await stored.responseItems.take(principalOf(request), stored.repetition.fingerprint(), reserve);
   const answer = found && keptResponse(found.id, { found: new Map([[found.id, found.content]]) });
   if (answer === undefined) return false;
-  offerToRetry(stored, request, reply, answer.response.id);
+  offerToRetry(stored, reply, answer.response.id);
   reply.header(REPLAY_HEADER, "true").send(answer.response);
   return true;
 }
 
 /** Offers a stored answer to a retry if the connection closes before all of it was sent. */
-function offerToRetry(
-  { responseItems, repetition }: Stored,
-  request: FastifyRequest,
-  { raw }: FastifyReply,
-  id: string,
-) {
+function offerToRetry({ responseItems, repetition }: Stored, { raw, request }: FastifyReply, id: string) {
   const { organizationId, callerId } = principalOf(request);
   onClosed(raw, () => {
     if (!raw.writableFinished) void responseItems.offer({ organizationId, callerId }, id, repetition.fingerprint());

@@ -71,20 +71,17 @@ export async function planOrganization(core: Core, declared: OrganizationDeclara
     const { code, message, param } = issue;
     throw new ApiError(code, message, { ...(param !== null && { param }) });
   }
-  const { id: _, tokens = [], budgets = [], allowances = [], grants = [], ...terms } = declared;
+  const { id: _id, tokens, budgets, allowances, grants, ...terms } = declared;
   const present = await findOrganization(core, declared);
   const { id, external_id: externalId, name } = present ?? { id: null, external_id: null, name: "" };
   const plan: OrganizationPlan = { id, externalId, name, isNew: id === null, steps: [] };
   if (id === null) Object.assign(plan, { externalId: terms.external_id, name: terms.name });
   plan.steps.push(...(await organizationSteps(core, plan, terms, present)));
-  const lists: [entries: Values[], of: List][] = [
-    [tokens, { list: "tokens", key: "name", kind: "token", open: openTokens }],
-    // After the tokens, which their selectors name.
-    [budgets, { list: "budgets", key: "name", kind: "budget", open: openBudgets }],
-    [allowances, { list: "allowances", key: "reference", kind: "allowance", open: openAllowances }],
-    [grants, { list: "grants", key: "reference", kind: "grant", open: openGrants }],
-  ];
-  for (const [entries, of] of lists) await addSteps(core, plan, entries, of);
+  await addSteps(core, plan, "tokens", tokens);
+  // After the tokens, which their selectors name.
+  await addSteps(core, plan, "budgets", budgets);
+  await addSteps(core, plan, "allowances", allowances);
+  await addSteps(core, plan, "grants", grants);
   return plan;
 }
 
@@ -129,14 +126,14 @@ async function organizationSteps(core: Core, plan: OrganizationPlan, terms: Term
   return [{ kind: "organization", name: plan.name, action: "change", changes, run: () => change(body) }];
 }
 
-/** A list of a declaration. The terms of its entries were checked. */
-interface List {
-  list: "tokens" | "budgets" | "allowances" | "grants";
-  /** The field that identifies an entry. */
-  key: "name" | "reference";
-  kind: Step["kind"];
-  open(core: Core, plan: OrganizationPlan): Promise<Kind>;
-}
+/** The lists of a declaration, with the field that identifies an entry. */
+const LISTS = {
+  tokens: { key: "name", kind: "token", open: openTokens },
+  budgets: { key: "name", kind: "budget", open: openBudgets },
+  allowances: { key: "reference", kind: "allowance", open: openAllowances },
+  grants: { key: "reference", kind: "grant", open: openGrants },
+} as const;
+type List = keyof typeof LISTS;
 
 /** The stored entries of one list, and the operations on them. */
 interface Kind {
@@ -161,9 +158,9 @@ interface Stored {
 }
 
 /** Adds the steps for the entries of a list to the plan. The path of an error begins with the list. */
-async function addSteps(core: Core, plan: OrganizationPlan, entries: Values[], of: List): Promise<void> {
+async function addSteps(core: Core, plan: OrganizationPlan, list: List, entries: Values[] = []): Promise<void> {
   if (entries.length === 0) return;
-  const { list, key, open } = of;
+  const { key, open } = LISTS[list];
   const kind = await open(core, plan);
   const indexes = new Map<string, number>();
   for (const [index, entry] of entries.entries()) {
@@ -172,7 +169,7 @@ async function addSteps(core: Core, plan: OrganizationPlan, entries: Values[], o
       const first = indexes.get(name);
       if (first !== undefined) throw invalidValue(key, shortText(name), `different from that of ${list}[${first}]`);
       indexes.set(name, index);
-      plan.steps.push(...(await stepOf(core, name, entry, kind, of)));
+      plan.steps.push(...(await stepOf(core, name, entry, kind, LISTS[list])));
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
       const param = [`${list}[${index}]`, ...(error.param === null ? [] : [error.param])].join(".");
@@ -187,7 +184,7 @@ async function stepOf(
   name: string,
   { removed, ...terms }: Values,
   { find, changeable, stored, check, create, change, remove }: Kind,
-  { key, kind }: List,
+  { key, kind }: (typeof LISTS)[List],
 ): Promise<Step[]> {
   const found = await find(name);
   const [present, other] = found.filter(({ isEnded }) => !isEnded);

@@ -1,18 +1,14 @@
 import { type Static, type TProperties, type TSchema, type TSchemaOptions, Type } from "typebox";
 import { type ByName, CALL_ROWS, FURTHER_ROWS, PRICE_CLASSES, TOKEN_CLASSES } from "../price-classes.ts";
-import { Nullable, NumberOf, ObjectOf, OptionalKeys } from "../schema.ts";
+import { Nullable, NumberOf, ObjectOf, OptionalKeys, Strict } from "../schema.ts";
 
-export { Nullable };
+export { Nullable, Strict };
 
 /** Shared schemas of `/admin/v1`. Amounts are in credits, times in ISO 8601 and UTC, days `YYYY-MM-DD` in UTC. */
 
 /** Schema of an object of the API, which names its kind in `object`. */
 export const Entity = <const Kind extends string, Fields extends TProperties>(object: Kind, fields: Fields) =>
   Type.Object({ object: Type.Literal(object), ...fields });
-
-/** Schema of a body or a query. Unknown fields are rejected. */
-export const Strict = <T extends Record<string, TSchema>>(properties: T, options: object = {}) =>
-  Type.Object(properties, { additionalProperties: false, ...options });
 
 /** Schema of the body of a change: absent fields stay unchanged, and one has to be present. */
 export const ChangeOf = <T extends Record<string, TSchema>>(fields: T) =>
@@ -66,10 +62,9 @@ export const Limits = Strict({
 });
 export type Limits = Static<typeof Limits>;
 
-export const PAGE_LIMIT_MAX = 200;
 export const PageQuery = OptionalKeys({
   cursor: Type.String({ minLength: 1, maxLength: 400, description: "`next_cursor` of the previous page." }),
-  limit: Type.Integer({ minimum: 1, maximum: PAGE_LIMIT_MAX, default: 50, description: "Maximum number of entries." }),
+  limit: Type.Integer({ minimum: 1, maximum: 200, default: 50, description: "Maximum number of entries." }),
 });
 /** Page of a list; `next_cursor` is null on the last page. Earlier pages of search results may be short or empty. */
 export const PageOf = <T extends TSchema>(entry: T) =>

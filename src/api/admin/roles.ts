@@ -2,7 +2,6 @@
 export const SERVICE_ROLES = ["operator", "auditor"] as const;
 export const ORGANIZATION_ROLES = ["owner", "developer", "billing", "member"] as const;
 export const ROLES = [...SERVICE_ROLES, ...ORGANIZATION_ROLES] as const;
-export type ServiceRole = (typeof SERVICE_ROLES)[number];
 export type Role = (typeof ROLES)[number];
 /** Who or what made a change: a person in a role, or a process. Anonymous: without a valid token. */
 export const ACTOR_KINDS = [...ROLES, "command", "service", "anonymous"] as const;

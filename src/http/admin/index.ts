@@ -77,7 +77,7 @@ function handlerOf(services: AdminServices, endpoint: AdminEndpoint, turns: Fair
     const isOfOrganization = path.startsWith("/organizations/:id");
     if (isOfOrganization) requireOwn(who, params.id);
     const { cursor = null, limit = 50 } = query as { cursor?: string; limit?: number };
-    const connection = connectionOf(services, request, reply);
+    const connection = connectionOf(services, reply);
     const page = { cursor, limit };
     const call = { who, may, params, query, page, body: request.body, connection, request, reply };
     reply.code(answer.status);
@@ -102,11 +102,8 @@ function actorOf(request: FastifyRequest): Actor {
   return { kind: who.role, id: who.id, name: who.name, ...originOf(request) };
 }
 
-function connectionOf(
-  { gateway }: AdminServices,
-  request: FastifyRequest,
-  reply: FastifyReply,
-): OperationCall["connection"] {
+function connectionOf({ gateway }: AdminServices, reply: FastifyReply): OperationCall["connection"] {
+  const { request } = reply;
   return {
     origin: originOf(request),
     publicUrl: publicUrlOf(request),
