@@ -68,12 +68,8 @@ const MESSAGE_CHARACTERS_MAX = 500;
 export const UNKNOWN_PATH = "/*";
 
 /** Begins to observe a request of the route `url`. Returns the function to call when the response is closed, which logs it. */
-export function beginAccess(
-  sources: AccessSources,
-  request: FastifyRequest,
-  reply: FastifyReply,
-  url: string | undefined,
-): () => void {
+export function beginAccess(sources: AccessSources, reply: FastifyReply, url: string | undefined): () => void {
+  const { request } = reply;
   const startedMs = sources.clock();
   const route = request.is404 || url === undefined || url === UNKNOWN_PATH ? null : url;
   if (sources.observe !== undefined) {
@@ -86,7 +82,7 @@ export function beginAccess(
       tracestate: typeof tracestate === "string" ? tracestate : undefined,
     });
   }
-  return () => recordAccess(sources, request, entryOf(sources, request, reply, { route, startedMs }));
+  return () => recordAccess(sources, request, entryOf(sources, reply, { route, startedMs }));
 }
 
 function recordAccess(sources: AccessSources, request: FastifyRequest, entry: AccessEntry): void {
@@ -136,8 +132,7 @@ function loggedFields(
 
 function entryOf(
   { clock, running }: AccessSources,
-  request: FastifyRequest,
-  { raw }: FastifyReply,
+  { request, raw }: FastifyReply,
   { route, startedMs }: Pick<BegunRequest, "route" | "startedMs">,
 ): AccessEntry {
   const { modelName } = request;

@@ -64,18 +64,18 @@ export function answered({
     handle: (services, request, reply) => {
       request.modelName ??= modelIn(request.body);
       const decoded = decode(request, services);
-      if (decoded instanceof Promise) return decoded.then((one) => run(services, request, reply, one));
-      return run(services, request, reply, decoded);
+      if (decoded instanceof Promise) return decoded.then((one) => run(services, reply, one));
+      return run(services, reply, decoded);
     },
   };
 }
 
 async function run(
   { gateway, running, responseItems }: EndpointServices,
-  request: FastifyRequest,
   reply: FastifyReply,
   decoded: DecodedRequest,
-): Promise<FastifyReply> {
+) {
+  const { request } = reply;
   // The decoded request has what is needed of the body, which would stay in memory as well.
   request.body = undefined;
   const { request: asked, native, ignored = [], paramOf } = decoded;
@@ -83,7 +83,7 @@ async function run(
   const repetition = repetitionOf(request, native?.body ?? asked);
   const isStream = decoded.kind === "speech" || (decoded.kind === "completion" && decoded.request.stream === true);
   const stored = !isStream && "keep" in decoded && repetition !== null ? { responseItems, repetition } : null;
-  if (stored?.repetition.isRetry && (await sendAgain(stored, request, reply))) return reply;
+  if (stored?.repetition.isRetry && (await sendAgain(stored, reply))) return reply;
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
   const maxCost = maxCostOf(request);
   const isLarge = request.bodyReservation?.isLarge === true;
@@ -139,7 +139,8 @@ interface Stored extends Pick<EndpointServices, "responseItems"> {
 }
 
 /** Sends the stored answer to an attempt that this request repeats, if its delivery broke. Returns false if there is none. */
-async function sendAgain(stored: Stored, request: FastifyRequest, reply: FastifyReply): Promise<boolean> {
+async function sendAgain(stored: Stored, reply: FastifyReply): Promise<boolean> {
+  const { request } = reply;
   // Before the answer is taken: a retry that is refused can be repeated.
   await limitedOf(request).counted();
   const reserve = (bytes: number) => reserveBytes(request, bytes);

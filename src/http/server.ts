@@ -182,7 +182,7 @@ export async function createServer(options: ServerOptions) {
     touchConnection(request.raw.socket);
     if (!UNRECORDED_PATHS.has(url ?? "")) {
       running.begin(reply);
-      const record = beginAccess(access, request, reply, url);
+      const record = beginAccess(access, reply, url);
       onClosed(reply.raw, () => {
         request.bodyReservation?.release();
         record();

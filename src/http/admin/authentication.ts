@@ -87,12 +87,8 @@ export function cookieSecret(request: FastifyRequest, kind: CookieKind): string 
 }
 
 /** Sets a cookie, which neither scripts, nor other sites, nor other services below the same host can use. A life of 0 clears it. */
-export function setCookie(
-  { request, reply }: { request: FastifyRequest; reply: FastifyReply },
-  kind: CookieKind,
-  secret: string,
-  lifeMs: number,
-): void {
+export function setCookie(reply: FastifyReply, kind: CookieKind, secret: string, lifeMs: number): void {
+  const { request } = reply;
   const path = request.server.basePath || "/";
   const terms = `Path=${path}; Max-Age=${Math.floor(lifeMs / 1000)}; HttpOnly; SameSite=Strict`;
   reply.header("set-cookie", `${nameFor(request, kind)}=${secret}; ${terms}${isSecure(request) ? "; Secure" : ""}`);

@@ -108,7 +108,7 @@ function connectionOf({ gateway }: AdminServices, reply: FastifyReply): Operatio
     origin: originOf(request),
     publicUrl: publicUrlOf(request),
     secretOf: (cookie) => cookieSecret(request, cookie),
-    setCookie: (cookie, secret = "", lifeMs = 0) => setCookie({ request, reply }, cookie, secret, lifeMs),
+    setCookie: (cookie, secret = "", lifeMs = 0) => setCookie(reply, cookie, secret, lifeMs),
     countFailedSignIn: () => countFailedSignIn(gateway.limits, request),
     async stream(headers, text) {
       await streamText(reply, headers, text);
