@@ -76,9 +76,7 @@ export type NewRevocation = Static<typeof NewRevocation>;
 export const NewCredit = Strict({
   amount: PositiveAmount,
   ...OptionalKeys({
-    request_id: Nullable(
-      Type.String({ minLength: 1, maxLength: 200, description: "`id` of the request whose charge is corrected." }),
-    ),
+    request_id: Nullable({ ...Id, description: "`id` of the request whose charge is corrected." }),
     expires_at: Nullable(Time),
     reference: Reference,
     note: Note,

@@ -15,19 +15,15 @@ export const Credits = Type.Object({
 });
 export type Credits = Static<typeof Credits>;
 
+const ModelIds = (description: string) => Type.Array(Id, { minItems: 1, maxItems: 500, description });
+
 export const OwnTokenBounds = Strict({
   max_count: Type.Integer({
     minimum: 0,
     maximum: 1_000,
     description: "Active tokens that each person can have; with 0 only operators create tokens.",
   }),
-  models: Nullable(
-    Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
-      minItems: 1,
-      maxItems: 500,
-      description: "Models that these tokens can call; null for all.",
-    }),
-  ),
+  models: Nullable(ModelIds("Models that these tokens can call; null for all.")),
   max_cap: Nullable(
     Type.Number({
       ...PositiveAmount,
@@ -54,10 +50,7 @@ export const ExternalId = Type.String({
 const TERMS = {
   limits: Nullable(Limits),
   models: Nullable(
-    Type.Array(Type.String({ minLength: 1, maxLength: 200 }), {
-      ...{ minItems: 1, maxItems: 500 },
-      description: "Models that its tokens can call at most, with `*` at the end for all that begin so; null for all.",
-    }),
+    ModelIds("Models that its tokens can call at most, with `*` at the end for all that begin so; null for all."),
   ),
   aliases: Nullable(
     Type.Unsafe<Record<string, string>>({
