@@ -30,11 +30,7 @@ export interface SessionsOptions extends AuditTime {
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
 }
 
-export interface SessionReference {
-  /** SHA-256 of its secret. */
-  hash: Uint8Array;
-  expiresAtMs: number;
-}
+export type SessionReference = Pick<SessionRow, "hash" | "expiresAtMs">;
 
 /** A caller of the admin API. */
 export interface Administrator {

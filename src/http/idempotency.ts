@@ -8,13 +8,8 @@ export const IDEMPOTENCY_HEADER = "Idempotency-Key";
 /** Printable ASCII without leading and trailing spaces, which HTTP libraries would remove. */
 const KEY = /^[\x21-\x7e](?:[\x20-\x7e]{0,253}[\x21-\x7e])?$/;
 
-export interface Idempotency {
-  key: string;
-  fingerprint: string;
-}
-
 /** Returns the key and the fingerprint of a request, null without a key. Throws invalid_value. */
-export function idempotencyOf(request: FastifyRequest, body: object): Idempotency | null {
+export function idempotencyOf(request: FastifyRequest, body: object): GatewayCall["idempotency"] {
   const key = idempotencyKeyOf(request);
   if (key === null) return null;
   const { url: endpoint } = request.routeOptions;

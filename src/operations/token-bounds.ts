@@ -1,27 +1,21 @@
 import type { Administrator } from "../admin/sessions.ts";
 import { identityTokenId } from "../admin/token.ts";
 import { permits } from "../api/admin/roles.ts";
-import { DEFAULT_SCOPES, type LimitSettings, type Pins, type Scope } from "../api/principal.ts";
+import { DEFAULT_SCOPES, type LimitSettings, type Scope } from "../api/principal.ts";
 import { DAY_MS, isoTime } from "../api/time.ts";
-import { formatCredits, type MicroCredits } from "../credits/amount.ts";
+import { formatCredits } from "../credits/amount.ts";
 import { ApiError } from "../errors.ts";
 import type { TokenRow } from "../stores/queries/accounts.ts";
 import { type AccountCore, allPages, type Core, found, invalidValue, notFound, shortText } from "./core.ts";
 import { amountOf, requireOwn } from "./operation.ts";
 import type { TokenTerms } from "./token-terms.ts";
 
-/** Bounds of the tokens that a person creates: those of their organization, and never more than they hold themselves. */
-export interface OwnBounds {
+/** Bounds of the tokens that a person creates, who holds no less. Without a cap or an expiry, a token needs none. */
+export interface OwnBounds extends Pick<TokenTerms, "cap" | "expiresAtMs" | "limits" | "pinned"> {
   countMax: number;
   scopes: readonly Scope[];
   /** Null: every model. */
   models: readonly string[] | null;
-  /** Highest spending cap; null: none is needed. */
-  cap: MicroCredits | null;
-  /** Latest expiry; null: none is needed. */
-  expiresAtMs: number | null;
-  limits: Partial<LimitSettings> | null;
-  pinned: Pins | null;
 }
 
 /** Returns the creator whose tokens alone a caller sees; null for all. */

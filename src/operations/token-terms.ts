@@ -1,6 +1,6 @@
 import { makeId } from "../admin/token.ts";
 import type { NewToken, Token, TokenWithSecret } from "../api/admin/token.ts";
-import { DEFAULT_SCOPES, type LimitSettings, type Pins, SCOPES, type Scope } from "../api/principal.ts";
+import { DEFAULT_SCOPES, type Pins, SCOPES, type Scope } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
 import { formatCredits, type MicroCredits } from "../credits/amount.ts";
 import type { BudgetRow } from "../credits/books.ts";
@@ -10,18 +10,11 @@ import { facts, jsonOf } from "./command.ts";
 import { type AccountCore, type Core, found, invalidValue, shortText } from "./core.ts";
 import { amountOf, futureTimeOf, limitSettingsOf } from "./operation.ts";
 
-export interface TokenTerms {
-  name: string;
+export interface TokenTerms extends Pick<TokenRow, "name" | "models" | "limits" | "expiresAtMs" | "pinned"> {
   /** Null: `DEFAULT_SCOPES`. */
   scopes: string[] | null;
-  /** Null: every model. */
-  models: string[] | null;
-  limits: Partial<LimitSettings> | null;
-  expiresAtMs: number | null;
   /** Credits that it may use in total; null: no cap of its own. */
   cap: MicroCredits | null;
-  /** `metadata` that its requests always have; null: none. */
-  pinned: Pins | null;
 }
 
 /** The secret in the answers of operations that make a token. */
