@@ -2,7 +2,7 @@ import { SERVICE_ACTOR } from "./admin/audit.ts";
 import { createLastUses } from "./admin/last-uses.ts";
 import { firstAdminToken } from "./admin/operators.ts";
 import { createSignInFailures } from "./admin/sessions.ts";
-import { ensureFirstOrganization, type FirstOrganization } from "./app/first-run.ts";
+import { ensureFirstOrganization } from "./app/first-run.ts";
 import { createHttp, listen, urlOf } from "./app/http.ts";
 import {
   createIssuerKeys,
@@ -20,7 +20,6 @@ import { createResumptions } from "./app/resumptions.ts";
 import { createTelemetry } from "./app/telemetry/telemetry.ts";
 import { LiveParts } from "./app/upstreams.ts";
 import { createWarnings, createWatch } from "./app/warnings.ts";
-import type { LiveCatalog } from "./catalog/live.ts";
 import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
 import { HealthFile } from "./gateway/route-health.ts";
@@ -29,33 +28,12 @@ import type { ShutdownOptions } from "./http/shutdown.ts";
 import { ConversationLog } from "./ledger/conversation-log.ts";
 import { RefusalLog } from "./reports/refusal-log.ts";
 import { UsageDays } from "./reports/usage-days.ts";
-import type { Store } from "./stores/store.ts";
 
-export interface StartFacts {
-  version: string;
-  url: string;
-  store: Store["kind"];
-  models: number;
-  organizationId: string;
-  /** Only on the first start on an empty store. */
-  token: string | null;
-  /** Only on the first start on a store that never had one. */
-  adminToken: string | null;
-}
-
-export interface RunningService {
-  url: string;
-  facts: StartFacts;
-  catalog: LiveCatalog;
-  firstOrganization: FirstOrganization;
-  /** Reads the configuration again and applies it; the log tells the result. Never rejects. */
-  reload(): Promise<void>;
-  /** Accepts nothing new, lets running answers end, books the rest, and closes everything. */
-  stop(options: ShutdownOptions): Promise<void>;
-}
+/** A service that runs. Its tokens are known only on the start that has created them. A reload never rejects. */
+export type RunningService = Awaited<ReturnType<typeof startService>>;
 
 /** Composes and starts the service. Rejects with OperatorError where the configuration, the store or the address cannot be used. */
-export async function startService(config: Config, options: StartOptions): Promise<RunningService> {
+export async function startService(config: Config, options: StartOptions) {
   // When a step fails, everything opened so far is closed in reverse order. A stop does the same.
   await using parts = new AsyncDisposableStack();
   const own = <Part extends { stop(): Promise<void> | void }>(part: Part) =>
@@ -119,7 +97,7 @@ export async function startService(config: Config, options: StartOptions): Promi
     catalog: live.catalog,
     firstOrganization,
     reload: () => reloads.reload("signal"),
-    stop: async (stopOptions) => {
+    stop: async (stopOptions: ShutdownOptions): Promise<void> => {
       shutdown = stopOptions;
       await running.disposeAsync();
     },

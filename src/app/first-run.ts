@@ -15,16 +15,11 @@ export interface FirstRunServices {
   core: CreditCore;
 }
 
-export interface FirstOrganization {
-  /** The oldest organization, apart from the playground. */
-  organization: OrganizationRow;
-  isOnlyOne: boolean;
-  /** The token of a first run, at the only moment when its secret is known; null on every later start. */
-  token: string | null;
-}
-
-/** Finds the first organization of a store, or creates it with credits and a token. One process at a time may call it. */
-export async function ensureFirstOrganization(services: FirstRunServices): Promise<FirstOrganization> {
+/**
+ * Finds the oldest organization of a store, apart from the playground, or creates it with credits and a token, which is null on
+ * every later start. One process at a time may call it.
+ */
+export async function ensureFirstOrganization(services: FirstRunServices) {
   const page = await services.core.accounts.organizations({ after: null, limit: 3 });
   const [first, other] = page.filter(({ kind }) => kind === "standard");
   if (first !== undefined && (other !== undefined || !(await isUnfinished(services, first)))) {

@@ -2,9 +2,8 @@ import type { Command } from "commander";
 import { auditRow } from "../admin/audit.ts";
 import type { ModelRoute } from "../api/admin/reports.ts";
 import { FURTHER_ROWS } from "../api/price-classes.ts";
-import type { Upstreams } from "../app/upstreams.ts";
-import type { Catalog, CatalogModel, Route } from "../catalog/model.ts";
-import type { Config } from "../config.ts";
+import type { LiveValues } from "../app/upstreams.ts";
+import type { CatalogModel, Route } from "../catalog/model.ts";
 import { UnknownIdError, UpstreamError } from "../errors.ts";
 import { FairTurns } from "../ledger/fair-queue.ts";
 import { table, tableOf } from "../operations/command.ts";
@@ -39,16 +38,10 @@ export function addModels(program: Command, terminal: Terminal): void {
   ).action((route: string, flags: CommonFlags) => resume(terminal, route, flags));
 }
 
-interface CatalogAndUpstreams {
-  config: Config;
-  catalog: Catalog;
-  upstreams: Upstreams;
-}
-
 async function withCatalog(
   terminal: Terminal,
   flags: CommonFlags,
-  work: (parts: CatalogAndUpstreams) => Promise<void>,
+  work: (parts: LiveValues) => Promise<void>,
   use: ConfigUse = {},
 ): Promise<void> {
   const config = await readConfig(flags, use);
@@ -65,7 +58,7 @@ async function withCatalog(
 }
 
 async function list(terminal: Terminal, flags: CommonFlags): Promise<void> {
-  const work = async ({ config, catalog }: CatalogAndUpstreams) => {
+  const work = async ({ config, catalog }: LiveValues) => {
     const [{ readHealth, reportRoutes }, { toApiModel }] = await Promise.all([
       import("../gateway/route-health.ts"),
       import("../catalog/model.ts"),
@@ -108,7 +101,7 @@ async function resume(terminal: Terminal, route: string, flags: CommonFlags): Pr
     import("../gateway/route-health.ts"),
     import("../catalog/model.ts"),
   ]);
-  const requireRoute = async ({ config, catalog }: CatalogAndUpstreams) => {
+  const requireRoute = async ({ config, catalog }: LiveValues) => {
     const offered = catalog.list().flatMap(({ routes }) => routes.map(upstreamOf));
     // A local server that fails is not found, but a running service has called it.
     const called = (readHealth(config.dataDir, terminal.clock()) ?? []).map((one) => one.route);

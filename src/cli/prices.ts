@@ -4,11 +4,7 @@ import { displayPrice, type PriceTier, type UnitPrices } from "../credits/price.
 import { table } from "../operations/command.ts";
 
 /** The prices of a route at a service tier, for a length of the prompt, from a day on. */
-export interface RoutePrices {
-  model: string;
-  route: string;
-  prices: UnitPrices;
-}
+export type RoutePrices = ReturnType<typeof pricesOfRoutes>[number];
 
 /** Lists all prices in force, and those that take effect on later days: those of the models, and of each price list. */
 export function listPrices(now: Catalog, later: ReadonlyMap<string, Catalog>): RoutePrices[] {
@@ -18,7 +14,7 @@ export function listPrices(now: Catalog, later: ReadonlyMap<string, Catalog>): R
   return [...pricesOfRoutes(now), ...changes];
 }
 
-function pricesOfRoutes(catalog: Catalog): RoutePrices[] {
+function pricesOfRoutes(catalog: Catalog) {
   const ofRoute = (model: string, route: Route) =>
     allPrices(route).map((prices) => {
       return { model, route: upstreamOf(route), prices: chargedPrices({ routes: [route] }, prices) };

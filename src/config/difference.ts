@@ -9,12 +9,6 @@ import { schemaAt, takesEffectAtReload } from "./schema.ts";
 /** Settings that differ, by name. Their values are not shown, because any of them may be secret. */
 export type Changes = Record<string, "added" | "changed" | "removed">;
 
-/** Difference between two configurations. */
-export interface Difference {
-  atReload: Changes;
-  atStart: Changes;
-}
-
 interface Pair {
   before: unknown;
   after: unknown;
@@ -24,8 +18,8 @@ interface Pair {
 }
 
 /** Returns the difference between two configurations. Of the database, only the password takes effect at a reload. */
-export function differenceOf(before: Config, after: Config): Difference {
-  const found: Difference = { atReload: {}, atStart: {} };
+export function differenceOf(before: Config, after: Config) {
+  const found: Record<"atReload" | "atStart", Changes> = { atReload: {}, atStart: {} };
   const [old, current] = [settingsOf(before), settingsOf(after)];
   for (const { before, after, name, path } of differing({ before: old, after: current, name: "", path: [] })) {
     const isReloaded = isVariable(path) || takesEffectAtReload(path);
