@@ -65,11 +65,7 @@ const TOUCH_AFTER_MS = 60_000;
 type Holder = Omit<Administrator, "session">;
 
 /** A session at the only moment when its secret is known. */
-export interface BegunSession {
-  secret: string;
-  who: Administrator;
-  expiresAtMs: number;
-}
+export type BegunSession = Awaited<ReturnType<Sessions["signIn"]>>;
 
 type TokenRefusal = "unknown_token" | "revoked_token" | "expired_token" | "insufficient_scope" | "playground_token";
 
@@ -107,7 +103,7 @@ export class Sessions {
    * Begins a session. Calls `countFailure` for a refused token only, so that failures of others never lock out the holder of a
    * valid one. Rejects with ApiError, or the error of `countFailure`.
    */
-  async signIn(token: string, origin: Origin, countFailure: () => Promise<void>): Promise<BegunSession> {
+  async signIn(token: string, origin: Origin, countFailure: () => Promise<void>) {
     const { accounts } = this.#options;
     const { holder, refusal } = token.startsWith(ADMIN_TOKEN_MARK)
       ? await this.operatorOf(token)
@@ -122,12 +118,12 @@ export class Sessions {
     return this.#begin(holder, origin);
   }
 
-  signInPerson(person: Person, origin: Origin): Promise<BegunSession> {
+  signInPerson(person: Person, origin: Origin) {
     return this.#begin(holderOfPerson(person), origin);
   }
 
   /** Begins a session with a new secret, so that a cookie from before the sign-in never gets its rights. */
-  async #begin(holder: Holder, origin: Origin): Promise<BegunSession> {
+  async #begin(holder: Holder, origin: Origin) {
     const { rows, clock, random } = this.#options;
     const nowMs = clock();
     const secret = makeSecret(random);

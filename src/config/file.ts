@@ -16,13 +16,8 @@ import type { Variables } from "./variables.ts";
 
 export type Path = (string | number)[];
 
-/** A parsed configuration file: its values and their lines. */
-export interface ConfigFile {
-  name: string;
-  values: Record<string, unknown>;
-  /** "tollgate.yaml:12" for the value at a path, or for the nearest one around it. */
-  place(path: Path): string;
-}
+/** A parsed configuration file. Its `place` is "tollgate.yaml:12" for the value at a path, or for the nearest one around it. */
+export type ConfigFile = ReturnType<typeof parseFile>;
 
 /** Formats a path as people write it: `providers[0].baseUrl`. */
 export function keyText(path: readonly (string | number)[]): string {
@@ -45,7 +40,7 @@ export interface ParseOptions {
  * Parses a configuration file with merge keys, `${NAME}` for variables, `${file:PATH}` for files, and `$${` for `${`. A key without
  * a value counts as absent, and prices keep their digits.
  */
-export function parseFile(name: string, text: string, options: ParseOptions): ConfigFile {
+export function parseFile(name: string, text: string, options: ParseOptions) {
   const { document, place } = openDocument(name, text, (at) => (at === undefined ? name : `${name}:${at.line}`));
   const tree = treeOf(name, document);
   if (typeof tree !== "object" || Array.isArray(tree)) {
@@ -58,17 +53,10 @@ export function parseFile(name: string, text: string, options: ParseOptions): Co
   return { name, values: settle(Object.fromEntries(entries), [], reading) as Record<string, unknown>, place };
 }
 
-/** A document of a YAML file: its values as written, and their positions. */
-export interface YamlDocument {
-  values: unknown;
-  /** Returns the position of the value at a path, or of the nearest enclosing one, such as "organizations.yaml:12:5". */
-  place(path: Path): string;
-}
-
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Yields the documents of a YAML file one at a time: a parsed text takes a hundred times its memory. Throws OperatorError. */
-export function* yamlDocuments(name: string, text: string): Generator<YamlDocument> {
+/** Yields the documents of a YAML file with the places of their values, one at a time to save memory. Throws OperatorError. */
+export function* yamlDocuments(name: string, text: string): Generator<Pick<ConfigFile, "place"> & { values: unknown }> {
   let linesBefore = 0;
   for (const part of text.split(/^---(?=\s)/m)) {
     const before = linesBefore;

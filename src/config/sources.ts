@@ -69,12 +69,8 @@ export function absolute(path: string): string {
   }
 }
 
-/** The settings of commands that only open the store. */
-export interface StoreSettings {
-  dataDir: string;
-  /** Null: SQLite in `dataDir`. */
-  database: string | null;
-}
+/** The settings of commands that only open the store. Without a database it is SQLite in the data directory. */
+export type StoreSettings = Awaited<ReturnType<typeof loadStoreSettings>>;
 
 const SETTINGS = [
   { key: "dataDir", variable: "TOLLGATE_DATA_DIR", flag: "--data-dir", format: "path" },
@@ -85,7 +81,7 @@ const SETTINGS = [
  * Reads only the location of the store, by the rules of `loadConfig`, so that a missing provider key does not stop a
  * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
  */
-export async function loadStoreSettings(sources: ConfigSources = {}): Promise<StoreSettings> {
+export async function loadStoreSettings(sources: ConfigSources = {}) {
   const { flags = {}, environment = process.env } = sources;
   const variables = new Variables(environment);
   try {

@@ -22,10 +22,7 @@ export interface ConfigurationState {
 
 /** The parts of a service whose state the metrics show. */
 export interface GaugeSources {
-  store: Pick<Store, "kind" | "ping" | "pools"> & {
-    books: Pick<Store["books"], "openHolds">;
-    events: Pick<Store["events"], "deliveryState">;
-  };
+  store: Pick<Store, "kind" | "ping" | "pools" | "books" | "events">;
   ledger: Pick<Ledger, "status">;
   circuits: Pick<Circuits, "health">;
   limits: Pick<RateLimiter, "status">;
