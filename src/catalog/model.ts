@@ -177,10 +177,7 @@ const CAPABILITY_OF_FIELD: { [Field in string]?: Capability } = {
 };
 
 /** Tells whether a model takes a field of a request. */
-export function takesField(
-  { refusedParameters, capabilities }: Pick<CatalogModel, "refusedParameters" | "capabilities">,
-  field: string,
-): boolean {
+export function takesField({ refusedParameters, capabilities }: CatalogModel, field: string): boolean {
   const needed = CAPABILITY_OF_FIELD[field];
   return !refusedParameters.has(field) && (needed === undefined || capabilities.has(needed));
 }
@@ -211,13 +208,12 @@ const PARAMETERS = [
 /** The number that is listed for an unknown context window, because clients need one: most models have at least this. */
 const ASSUMED_CONTEXT_WINDOW_TOKENS = 32_768;
 
+/** The limits of a model's answers. */
+export type OutputLimits = Pick<CatalogModel, "hasUnknownWindow" | "contextWindow" | "maxOutputTokens">;
+
 /** Tells whether neither the context window nor the longest answer of a model is known. */
-export function isUndescribed({
-  hasUnknownWindow,
-  contextWindow,
-  maxOutputTokens,
-}: Pick<CatalogModel, "hasUnknownWindow" | "contextWindow" | "maxOutputTokens">): boolean {
-  return hasUnknownWindow === true && maxOutputTokens === contextWindow;
+export function isUndescribed(model: OutputLimits): boolean {
+  return model.hasUnknownWindow === true && model.maxOutputTokens === model.contextWindow;
 }
 
 /** Converts a model to its form in `GET /v1/models`, under its id or an alias. The prices are those of a short prompt first, then those of longer ones. */

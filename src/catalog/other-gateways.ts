@@ -19,9 +19,6 @@ interface Key {
   expiresAtMs?: number | undefined;
 }
 
-/** Adds an entry of another gateway. */
-type Reader = (target: GatewayImport, entry: JsonObject) => void;
-
 const WINDOWS: Record<string, string> = {
   ...{ "1d": "day", "24h": "day", daily: "day", "7d": "week", weekly: "week" },
   ...{ "30d": "month", "1mo": "month", monthly: "month" },
@@ -109,7 +106,8 @@ class GatewayImport {
   }
 }
 
-const READERS: Record<string, Reader> = {
+/** Functions that add an entry of another gateway. */
+const READERS: Record<string, (target: GatewayImport, entry: JsonObject) => void> = {
   litellm(target, { team_id, organization_id, user_id, max_budget, spend, models, blocked, token, ...entry }) {
     if (typeof entry.model_name === "string") {
       const { input_cost_per_token: input, output_cost_per_token: output, ...info } = detailsOf(entry.model_info);

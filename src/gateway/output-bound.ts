@@ -1,7 +1,7 @@
 import { MAX_TOKENS_DEFAULT } from "../api/chat/request.ts";
 import type { Principal } from "../api/principal.ts";
 import type { StatedOutput } from "../api/wire.ts";
-import { type CatalogModel, isUndescribed } from "../catalog/model.ts";
+import { isUndescribed, type OutputLimits } from "../catalog/model.ts";
 import { OUTPUT_TOKENS_LEAST, type PromptEstimate } from "../credits/estimate.ts";
 import { ApiError } from "../errors.ts";
 import type { Gateway, GatewayCall } from "./gateway.ts";
@@ -133,7 +133,6 @@ export function refuseAboveWindow(setting: OutputSetting, { model, output, estim
 }
 
 type OutputSetting = Pick<Gateway, "completionMaxTokens">;
-type OutputLimits = Pick<CatalogModel, "maxOutputTokens" | "contextWindow" | "hasUnknownWindow">;
 
 /** Output tokens that each choice of a request is admitted with. */
 export interface OutputRange {

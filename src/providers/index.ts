@@ -43,8 +43,6 @@ export function createProvider(settings: ProviderSettings, environment: Environm
   }
   const own = Object.keys(settings.headers).find((header) => OWN_HEADERS.test(header.toLowerCase()));
   if (own !== undefined) throw new OperatorError(`providers '${id}': headers must not set '${own}'`);
-  const { secondWire, baseUrl } = settings;
-  const provider = { ...kind.create(settings, environment), isPrivate: isPrivateUpstream(baseUrl) };
-  if (secondWire === undefined || baseUrl === null) return provider;
-  return withSecondWire(provider, secondWire, settings, environment);
+  const provider = { ...kind.create(settings, environment), isPrivate: isPrivateUpstream(settings.baseUrl) };
+  return withSecondWire(provider, settings, environment);
 }

@@ -94,13 +94,10 @@ function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["
   return { headers, ignored: ignored.map((beta) => `anthropic-beta.${beta}`) };
 }
 
-/** Returns a provider that also takes requests on its second wire. `baseUrl` must be set. Throws OperatorError. */
-export function withSecondWire(
-  provider: Provider,
-  secondWire: SecondWire,
-  settings: ProviderSettings,
-  environment: Environment,
-): Provider {
+/** Returns a provider that also takes requests on the second wire of its settings, if any. Throws OperatorError. */
+export function withSecondWire(provider: Provider, settings: ProviderSettings, environment: Environment): Provider {
+  const { secondWire, baseUrl } = settings;
+  if (secondWire === undefined || baseUrl === null) return provider;
   const wire = WIRES[secondWire.wire];
   const { servesOnly, lacksTypedTools = false } = secondWire;
   const client = new UpstreamClient(settings, environment, wire.keyHeaders(settings));

@@ -31,7 +31,7 @@ export function decodeChatCompletion(body: unknown, settings: ChatSettings = DEF
   const { read: sent, unknown } = readRequest(
     max_tokens === NO_BOUND ? { ...detailsOf(nested), max_tokens: null } : nested,
   );
-  refuseIf(temperatureIssue(sent, settings));
+  refuseIf(temperatureIssue(sent.temperature, settings));
   const isLegacy = sent.functions !== undefined;
   const request = translateRequest(sent);
   refuseIf(checkTogether(request) ?? firstIssue(request.messages));
@@ -66,10 +66,7 @@ export function statedOutput({ max_tokens, max_completion_tokens }: ChatCompleti
 }
 
 /** Returns the issue of a temperature that the operator does not allow. */
-export function temperatureIssue(
-  { temperature = 0 }: Pick<ChatCompletionRequest, "temperature">,
-  { maxTemperature: most }: Pick<ChatSettings, "maxTemperature">,
-): ValidationIssue | undefined {
+export function temperatureIssue(temperature = 0, { maxTemperature: most }: ChatSettings): ValidationIssue | undefined {
   if (temperature <= most) return undefined;
   const { message, ...issue } = outOfRange("temperature", "decimal", "above", most, temperature);
   return { ...issue, message: `${message} The service's setting completions.maxTemperature bounds it.` };

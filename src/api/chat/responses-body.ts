@@ -14,7 +14,7 @@ export function isResponsesBody(body: unknown): body is JsonObject {
 /** Reads a body of the Responses API whose answer is a chat completion. Throws InvalidRequestError. */
 export function decodeResponsesBody(body: JsonObject, settings: ChatSettings): DecodedCompletion {
   const decoded = decodeResponses(body);
-  refuseIf(toolIssue(body) ?? temperatureIssue(decoded.request, settings));
+  refuseIf(toolIssue(body) ?? temperatureIssue(decoded.request.temperature, settings));
   const { native: _native, ...others } = decoded;
   const request = withCustomTools(decoded.request, body);
   const includeUsage = isObject(body.stream_options) && body.stream_options.include_usage === true;

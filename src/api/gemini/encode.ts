@@ -1,7 +1,7 @@
 import { type Static, Type } from "typebox";
 import type { AnswerEnd, AnswerHead, NativeEvent } from "../answer.ts";
 import { type AnswerFold, joinCall } from "../answer-fold.ts";
-import type { CompletionUsage, Delta, FinishReason } from "../chat/completion.ts";
+import type { CompletionUsage, Delta } from "../chat/completion.ts";
 import type { ToolCall } from "../chat/request.ts";
 import { argumentsObject, citedSources, detailsOf, isObject, type JsonObject, objectsIn } from "../json.ts";
 import { TokenCount } from "../schema.ts";
@@ -58,10 +58,7 @@ function passedOn({ id, model }: AnswerHead, response: JsonObject, usage?: Compl
   return { ...response, candidates, ...(usageMetadata && { usageMetadata }), modelVersion: model, responseId: id };
 }
 
-interface End extends Pick<AnswerEnd, "usage"> {
-  finishReason: FinishReason;
-  sources: object[];
-}
+type End = Pick<AnswerEnd, "usage" | "finishReason"> & { sources: object[] };
 
 function responseOf({ id, model }: AnswerHead, parts: GeminiPart[], end?: End): GenerateContentResponse {
   return {

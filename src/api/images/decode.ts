@@ -27,32 +27,21 @@ export function decodeImages(body: unknown): DecodedImages {
   };
 }
 
-function toImageList(
-  { model, organizationId, created }: AnswerHead,
-  fold: AnswerFold,
-  { usage }: AnswerEnd,
-): ImageList {
-  const {
-    prompt_tokens: input,
-    completion_tokens: output,
-    total_tokens,
-    prompt_tokens_details,
-    calls,
-    cost = 0,
-  } = usage;
+function toImageList(head: AnswerHead, fold: AnswerFold, { usage }: AnswerEnd): ImageList {
+  const { prompt_tokens: input_tokens, completion_tokens: output_tokens, total_tokens, calls, cost = 0 } = usage;
   const data = (fold.message().images ?? []) as ImageList["data"];
-  const image_tokens = prompt_tokens_details?.image_tokens ?? 0;
+  const image_tokens = usage.prompt_tokens_details?.image_tokens ?? 0;
   return {
-    created,
+    created: head.created,
     data,
     ...fold.whole,
-    model,
-    organization_id: organizationId,
+    model: head.model,
+    organization_id: head.organizationId,
     usage: {
       images: calls?.images ?? data.length,
-      input_tokens: input,
-      input_tokens_details: { text_tokens: input - image_tokens, image_tokens },
-      output_tokens: output,
+      input_tokens,
+      input_tokens_details: { text_tokens: input_tokens - image_tokens, image_tokens },
+      output_tokens,
       total_tokens,
       cost,
     },

@@ -139,11 +139,7 @@ const PROMPT_BYTES_MIN = 4 * 1024;
 const IMAGE_BYTES = PROMPT_BYTES_MIN / 2;
 const BREAKPOINT: CacheControl = { type: "ephemeral" };
 
-type Tools = LanguageModelV4CallOptions["tools"];
-interface Cached {
-  prompt: LanguageModelV4Prompt;
-  tools: Tools;
-}
+type Cached = Pick<LanguageModelV4CallOptions, "prompt" | "tools">;
 
 /**
  * Marks what the upstream caches, on a wire that needs marks. Where the caller marks nothing: the last tool, the last

@@ -24,18 +24,8 @@ export function toResponsesBody(given: UpstreamRequest): { body: Item; ignored: 
   const { request, ignored: left } = fitFields(given, FIELDS);
   const unsupported = UNSUPPORTED.find((field) => request[field] !== undefined && request[field] !== false);
   if (unsupported !== undefined) throw unsupportedField(unsupported, "this model does not take it");
-  const {
-    model,
-    instructions,
-    messages,
-    max_tokens,
-    stream,
-    tools = [],
-    tool_choice,
-    response_format,
-    ...others
-  } = request;
-  const { reasoning_effort: effort, verbosity, stream_options: _events, ...further } = others;
+  const { model, instructions, messages, max_tokens, stream, tools = [], tool_choice, ...others } = request;
+  const { response_format, reasoning_effort: effort, verbosity, stream_options: _events, ...further } = others;
   const body: Item = {
     ...pick(further, SAME),
     model,

@@ -112,17 +112,10 @@ export class ResponsesReader implements WireReader {
     if (item.type !== "function_call" && item.type !== "custom_tool_call") return {};
     const call = { index: this.#calls.size, hasArguments: false };
     this.#calls.set(index, call);
-    return {
-      tool_calls: [
-        {
-          index: call.index,
-          id: textOf(item.call_id) ?? "",
-          type: "function",
-          function: { name: textOf(item.name) ?? "", arguments: "" },
-          ...(item.type === "custom_tool_call" && { isCustom: true as const }),
-        },
-      ],
-    };
+    const called = { name: textOf(item.name) ?? "", arguments: "" };
+    const mark = item.type === "custom_tool_call" && { isCustom: true as const };
+    const id = textOf(item.call_id) ?? "";
+    return { tool_calls: [{ index: call.index, id, type: "function", function: called, ...mark }] };
   }
 
   #continueCall(index: number, piece: string): Delta {

@@ -19,33 +19,27 @@ export interface Fault {
 
 export type FaultEvent = { afterTokens: number } & ({ failure: UpstreamError } | { silenceMs: number });
 
-interface Phrase {
-  /** The phrase as error messages show it. */
-  example: string;
-  pattern: RegExp;
-  faultOf(words: Words): Partial<Fault>;
-}
-
 type Words = Readonly<Record<string, string | undefined>>;
 
 const AFTER = "(?: after (?<after>\\d{1,4}) tokens?)?";
 const TIME = "(?<time>\\d{1,6}(?:\\.\\d{1,3})?)(?<unit>ms|s)";
 
-function phrase(example: string, faultOf: Phrase["faultOf"], pattern = example): Phrase {
+/** Makes a phrase, which error messages show as `example`. */
+function phrase(example: string, faultOf: (words: Words) => Partial<Fault>, pattern = example) {
   return { example, pattern: new RegExp(`^${pattern}$`), faultOf };
 }
 
-function instead(example: string, failure: (words: Words) => UpstreamError, pattern = example): Phrase {
+function instead(example: string, failure: (words: Words) => UpstreamError, pattern = example) {
   return phrase(example, (words) => ({ failure: failure(words) }), pattern);
 }
 
-function breaksOff(what: string, tokens: number, failure: UpstreamFailure, message: string): Phrase {
+function breaksOff(what: string, tokens: number, failure: UpstreamFailure, message: string) {
   const eventOf = (words: Words) => ({ afterTokens: afterTokens(words), failure: new UpstreamError(failure, message) });
   return phrase(`${what} after ${tokens} tokens`, (words) => ({ events: [eventOf(words)] }), `${what}${AFTER}`);
 }
 
 /** The phrases, in any order. Times are in ms or s; without a number of tokens, a fault occurs after the first. */
-const PHRASES: readonly Phrase[] = [
+const PHRASES = [
   instead(
     "status 429 retry-after 3",
     (words) => failureOfStatus(Number(words.status), words.seconds),
