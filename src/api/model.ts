@@ -1,6 +1,6 @@
 import { type Static, Type } from "typebox";
 import { type FurtherClass, type NameOf, PRICE_ROWS, type TokenClass } from "./price-classes.ts";
-import { Nullable, OptionalKeys } from "./schema.ts";
+import { Nullable } from "./schema.ts";
 import { TASK_CAPABILITIES, TASK_NAMES } from "./tasks.ts";
 
 export const CATEGORIES = ["chat", "reasoning", "code", "vision", ...TASK_NAMES, "sandbox"] as const;
@@ -39,12 +39,9 @@ export const Model = Type.Object({
   capabilities: Type.Array(Type.Enum([...CAPABILITIES])),
   context_window: Type.Integer({ minimum: 1, description: "Tokens; 32768 if it is unknown." }),
   max_output_tokens: Type.Integer({ minimum: 0, description: "The model's own maximum; 0 for embeddings." }),
-  ...OptionalKeys({
-    dimensions: Type.Integer({
-      minimum: 1,
-      description: "Default length of the vectors of an embedding model, if known.",
-    }),
-  }),
+  dimensions: Type.Optional(
+    Type.Integer({ minimum: 1, description: "Default length of the vectors of an embedding model, if known." }),
+  ),
   context_length: Nullable(Type.Integer({ minimum: 1 }), {
     description: "The same as `context_window`; null if it is unknown.",
   }),
@@ -61,11 +58,11 @@ export const Model = Type.Object({
   pricing_details: Type.Object({
     unit: Type.Literal("credits_per_million_tokens"),
     ...PricesOfClasses,
-    ...OptionalKeys({
-      tiers: Type.Array(Type.Object({ above_prompt_tokens: Type.Integer({ minimum: 0 }), ...PricesOfClasses }), {
+    tiers: Type.Optional(
+      Type.Array(Type.Object({ above_prompt_tokens: Type.Integer({ minimum: 0 }), ...PricesOfClasses }), {
         description: "Prices of longer prompts.",
       }),
-    }),
+    ),
   }),
   deprecated: Type.Boolean(),
   shutdown_date: Nullable(CalendarDate),

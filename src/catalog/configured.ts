@@ -52,16 +52,9 @@ export function configuredModel(key: string, settings: ModelSettings, context: C
     const provider =
       context.providers.find(({ id }) => id === route.provider) ??
       fail(`${place}.provider`, `found ${quote(route.provider)}`, context.providers.map(({ id }) => id).join(", "));
+    const [known, facts] = [identify(provider), factsAt(provider, route.model)];
     const priced = priceOfRoute(provider, route.model, context);
-    const facts = factsAt(provider, route.model);
-    return {
-      ...route,
-      provider,
-      known: identify(provider),
-      facts,
-      priced,
-      stated: priceOf(place, route.price) ?? stated,
-    };
+    return { ...route, provider, known, facts, priced, stated: priceOf(place, route.price) ?? stated };
   });
   checkWeights(`${key}.routes`, settings.routes);
   const [first, ...others] = found;

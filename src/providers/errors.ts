@@ -96,8 +96,7 @@ function failureOf(status: number, { message, words }: Complaint): UpstreamFailu
   if (status === 429) return "rate_limited";
   if (status === 503 || status === 529) return "overloaded";
   if (status === 408 || status === 504) return "timeout";
-  if (status >= 300 && status < 400) return "malformed";
-  if (status >= 200 && status < 300) return "malformed";
+  if (status >= 200 && status < 400) return "malformed";
   if (status === 404 || status === 410 || UNKNOWN_MODEL_WORDS.test(words)) return "misconfigured";
   if (!REJECTING.has(status)) return "failed";
   if (UNKNOWN_MODEL.test(said)) return "misconfigured";
@@ -193,7 +192,6 @@ function retryAfterSeconds(headers: IncomingHttpHeaders): number | undefined {
   return Number.isNaN(seconds) ? undefined : wholeSeconds(seconds);
 }
 
-/** Rounds up to whole seconds, from 0 to a day. */
 function wholeSeconds(seconds: number): number {
   return Math.min(Math.max(Math.ceil(seconds), 0), SECONDS_MAX);
 }

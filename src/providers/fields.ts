@@ -5,23 +5,25 @@ import { type UpstreamError, type UpstreamRequest, unsupportedField } from "./pr
 /** Treatment of a field: it goes to the upstream as it is, or under another name, or is refused, or is left out and named. */
 export type Treatment = "passed" | "translated" | "refused" | "ignored";
 
-/** Parts of messages and of tools that not every upstream takes. */
-const PARTS = [
-  "tools.custom",
-  "content.file",
-  "content.file.file_url",
-  "content.input_audio",
-  "content.video_url",
-] as const;
+/** Parts of messages and of tools that not every upstream takes, in the words of a refusal. */
+const PARTS = {
+  "tools.custom": "custom tools",
+  "content.file": "files",
+  "content.file.file_url": "the address of a file; send its bytes as file_data",
+  "content.input_audio": "audio",
+  "content.video_url": "video",
+} as const;
+type PartName = keyof typeof PARTS;
+const PART_NAMES = Object.keys(PARTS) as PartName[];
 type TopField = "n" | keyof typeof RARE_FIELDS;
-export type RareField = TopField | (typeof PARTS)[number];
+export type RareField = TopField | PartName;
 const TOP_FIELDS: readonly TopField[] = ["n", ...(Object.keys(RARE_FIELDS) as (keyof typeof RARE_FIELDS)[])];
 /** The fields that not every upstream takes, and the parts. */
-export const RARE: readonly RareField[] = [...TOP_FIELDS, ...PARTS];
+export const RARE: readonly RareField[] = [...TOP_FIELDS, ...PART_NAMES];
 /** Those that change the answer. */
 const REFUSED: ReadonlySet<string> = new Set([
   ...["n", "modalities", "audio", "web_search_options", "chat_template_kwargs"],
-  ...PARTS,
+  ...PART_NAMES,
 ]);
 
 /** Name in `x-tollgate-ignored` of the effort `max` where an upstream gets a lower one. */
@@ -88,25 +90,18 @@ function isTaken(support: FieldSupport, field: RareField): boolean {
 
 function refuseParts({ messages, tools }: UpstreamRequest, support: FieldSupport): void {
   const custom = tools?.findIndex((tool) => tool.custom !== undefined) ?? -1;
-  if (custom >= 0 && !isTaken(support, "tools.custom")) throw refusal(`tools[${custom}].type`, "custom tools");
+  if (custom >= 0 && !isTaken(support, "tools.custom")) throw refusal(`tools[${custom}].type`, PARTS["tools.custom"]);
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;
     for (const [place, part] of content.entries()) {
       const field = fieldOfPart(part);
       if (field === undefined || isTaken(support, field)) continue;
-      throw refusal(`messages[${index}].content[${place}]`, WORDS[field]);
+      throw refusal(`messages[${index}].content[${place}]`, PARTS[field]);
     }
   }
 }
 
-const WORDS = {
-  "content.file": "files",
-  "content.file.file_url": "the address of a file; send its bytes as file_data",
-  "content.input_audio": "audio",
-  "content.video_url": "video",
-} as const;
-
-function fieldOfPart(part: ContentPart): keyof typeof WORDS | undefined {
+function fieldOfPart(part: ContentPart): PartName | undefined {
   if (part.type === "file") return part.file.file_url === undefined ? "content.file" : "content.file.file_url";
   if (part.type === "input_audio") return "content.input_audio";
   return part.type === "video_url" ? "content.video_url" : undefined;

@@ -8,12 +8,9 @@ import { type EmbeddingList, type EmbeddingOrder, EmbeddingRequest, INPUTS } fro
 import { toEncodedText } from "./vector.ts";
 
 const readOthers = compileReader(Type.Object({ ...EmbeddingRequest.properties, input: Type.Unknown() }));
-const checks = {
-  text: compileCheck(Type.Object({ input: INPUTS.text })),
-  texts: compileCheck(Type.Object({ input: INPUTS.texts })),
-  tokenIds: compileCheck(Type.Object({ input: INPUTS.tokenIds })),
-  arraysOfTokenIds: compileCheck(Type.Object({ input: INPUTS.arraysOfTokenIds })),
-};
+const checks = Object.fromEntries(
+  Object.entries(INPUTS).map(([form, input]) => [form, compileCheck(Type.Object({ input }))]),
+) as { [Form in keyof typeof INPUTS]: ReturnType<typeof compileCheck> };
 /** Fields of other embeddings APIs that change the vectors. */
 const CHANGING_FIELDS = ["input_type", "output_dimension", "output_dtype", "task", "task_type", "truncate"];
 const checkRefused = compileCheck({

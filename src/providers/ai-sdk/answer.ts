@@ -81,10 +81,8 @@ export class AnswerReader {
     const { metadataKey, reasoning } = this.#wire;
     const data = textOf(metadata?.[metadataKey]?.thoughtSignature);
     if (data === undefined || reasoning === undefined) return text === "" ? undefined : { delta: { content: text } };
-    const detail: ReasoningDetail = {
-      ...{ type: "reasoning.encrypted", format: reasoning.format },
-      ...{ id: TEXT_SIGNATURE_ID, data },
-    };
+    const { format } = reasoning;
+    const detail: ReasoningDetail = { type: "reasoning.encrypted", format, id: TEXT_SIGNATURE_ID, data };
     return { delta: { ...(text !== "" && { content: text }), reasoning_details: [detail] } };
   }
 
