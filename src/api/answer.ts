@@ -36,7 +36,6 @@ export class ChoicesProgress {
     else if (delta !== undefined) this.reasons[index] ??= null;
   }
 
-  /** Number of choices that have begun. */
   get begun(): number {
     return this.reasons.filter((reason) => reason !== undefined).length;
   }

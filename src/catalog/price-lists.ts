@@ -32,7 +32,6 @@ export function atPriceList(
   return withRoutes(model, routes);
 }
 
-/** Returns a list with each of its prices changed. */
 function repriced<List extends PriceList>(list: List, change: (prices: UnitPrices) => UnitPrices): List {
   const { prices, tiers, serviceTiers, next, history } = list;
   const ofTier = Object.entries(serviceTiers ?? {}).map(([tier, own]) => [tier, repriced(own, change)] as const);

@@ -16,7 +16,6 @@ interface Shape extends Partial<Counts<string>> {
   apiKey?: string;
   /** The cost, and its currency. */
   cost?: string;
-  /** True if costs are in cents. */
   isInCents?: boolean;
 }
 

@@ -14,7 +14,6 @@ import { fitSchemas } from "./schemas.ts";
 import type { Scrub } from "./scrub.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
 
-/** A wire on which requests pass to upstreams that speak it. */
 interface NativeWire {
   path(request: UpstreamRequest): string;
   keyHeaders(settings: ProviderSettings): Record<string, string>;
@@ -81,7 +80,6 @@ function leastOf(asked: unknown, most: number): number {
 const DEAR_BETA =
   /^(advisor-tool|code-execution|compact|context-1m|fast-mode|mcp-client|server-side-fallback|skills|web-fetch|web-search)-[\w-]{1,40}$/;
 
-/** Takes out the betas that could make a request cost more than its hold, and names them. */
 function withoutDearBetas({ "anthropic-beta": sent, ...others }: NativeRequest["headers"]): {
   headers: NativeRequest["headers"];
   ignored: string[];

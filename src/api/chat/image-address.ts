@@ -53,7 +53,6 @@ export function firstAddress(messages: readonly RequestMessage[]): string | unde
   return undefined;
 }
 
-/** Returns the field of a part that has an `https:` address; undefined if it has none. */
 function addressField(part: ContentPart): string | undefined {
   const isFetched = (address: string | undefined) => address !== undefined && !isDataAddress(address);
   if (part.type === "image_url") return isFetched(part.image_url.url) ? "image_url.url" : undefined;

@@ -75,7 +75,6 @@ class MessageBlocks {
   readonly #calls = new Map<number, StreamedCall>();
   readonly #add: AddEvent | undefined;
 
-  /** Without `add` it only builds the blocks. */
   constructor(add?: AddEvent) {
     this.#add = add;
   }

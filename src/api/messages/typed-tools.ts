@@ -112,9 +112,7 @@ const ACTIONS: readonly (readonly [name: string, fields: readonly ScreenField[],
   ["zoom", ["region"], "20251124"],
 ];
 
-type Screen = Pick<MessageTool, "display_width_px" | "display_height_px" | "display_number" | "enable_zoom">;
-
-function screenTool(screen: Screen, version: string): Pick<Definition, "description" | "input_schema"> {
+function screenTool(screen: MessageTool, version: string): Pick<Definition, "description" | "input_schema"> {
   const { display_width_px: width, display_height_px: height, display_number: display, enable_zoom = false } = screen;
   const actions = ACTIONS.filter(([name, , since = ""]) => since <= version && (name !== "zoom" || enable_zoom));
   const named = actions.map(([name, fields]) => (fields.length === 0 ? name : `${name} (${fields.join(", ")})`));

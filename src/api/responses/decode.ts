@@ -117,7 +117,6 @@ function earlierItems(previousId: string | undefined, kept: KeptItems | undefine
   refuse({ code: "previous_response_not_found", param: "previous_response_id", message });
 }
 
-/** Validates a parsed body. Returns only the fields of the schema, and the names of the others that it ignores. */
 function readBody(body: unknown): { read: ResponsesRequest; ignored: string[] } {
   const given = detailsOf(body);
   refuseIf(

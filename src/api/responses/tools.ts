@@ -31,7 +31,6 @@ export interface CalledTool {
   namespace?: string;
 }
 
-/** A tool that the client runs, with the name that it has in the internal form. */
 interface NamedTool extends CalledTool {
   internalName: string;
   tool: Tool;

@@ -9,7 +9,6 @@ export interface Fault {
   failure: UpstreamError | undefined;
   /** Events in the middle of the answer, ordered by the number of tokens before them. */
   events: FaultEvent[];
-  /** Length of the answer, if the message states it. */
   tokens?: number;
   isWithoutUsage?: boolean;
   isRefusal?: boolean;

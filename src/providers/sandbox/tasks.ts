@@ -4,7 +4,6 @@ import type { EmbeddingInput } from "../../api/embeddings/request.ts";
 import { type ProviderTasks, type TaskCall, type UpstreamChunk, UpstreamError, unsupportedField } from "../provider.ts";
 import { countTokens } from "./text.ts";
 
-/** The models that do not chat, by their tasks. */
 const MODELS = { embedding: "embed", image: "image", speech: "speech", transcription: "transcribe" } as const;
 export const SANDBOX_TASK_MODELS = Object.values(MODELS);
 

@@ -5,9 +5,7 @@ import { UpstreamError, type UpstreamRequest } from "../../provider.ts";
 import { CLAUDE_SCHEMAS } from "../../schemas.ts";
 import type { ProviderSettings } from "../../settings.ts";
 import { CLAUDE_REASONING } from "../reasoning.ts";
-
 import { type Fetch, missingKey, optionsOf, type Wire } from "../wire.ts";
-
 import { claudeFit } from "./anthropic.ts";
 
 async function open(settings: ProviderSettings, fetch: Fetch) {

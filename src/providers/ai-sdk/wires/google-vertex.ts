@@ -4,7 +4,6 @@ import type { AuthClient } from "google-auth-library";
 import { isObject } from "../../../api/json.ts";
 import { UpstreamError } from "../../provider.ts";
 import type { ProviderSettings } from "../../settings.ts";
-
 import { type Fetch, missingKey, optionsOf, type Wire } from "../wire.ts";
 import { gemini } from "./google.ts";
 
