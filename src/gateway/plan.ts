@@ -57,7 +57,7 @@ export function catalogFor(catalog: Catalog, { aliases, priceList, organizationI
   throw new ApiError("internal_error", undefined, { cause });
 }
 
-/** Adds the aliases of an organization, in front of those of the service. One without its model, or with the id of a model, is none. */
+/** Adds the aliases of an organization, in front of those of the service. An alias is ignored if its model does not exist or a model has its name. */
 function withAliases(catalog: Catalog, aliases: Readonly<Record<string, string>>): Catalog {
   const modelOf = (id: string) => {
     const model = catalog.find(id);
@@ -68,13 +68,12 @@ function withAliases(catalog: Catalog, aliases: Readonly<Record<string, string>>
   return {
     ...{ find, list: () => catalog.list(), byPriceList: catalog.byPriceList },
     get aliases() {
-      const named = new Map(catalog.aliases);
-      for (const alias of Object.keys(aliases)) {
+      const names = [...catalog.aliases.keys(), ...Object.keys(aliases)];
+      const entries = names.flatMap((alias): [string, CatalogModel][] => {
         const model = find(alias);
-        if (model === undefined || model.id === alias) named.delete(alias);
-        else named.set(alias, model);
-      }
-      return named;
+        return model === undefined || model.id === alias ? [] : [[alias, model]];
+      });
+      return new Map(entries);
     },
   };
 }

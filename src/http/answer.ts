@@ -82,8 +82,9 @@ async function run(
   const idempotency = idempotencyOf(request, native?.body ?? asked);
   const repetition = repetitionOf(request, native?.body ?? asked);
   const isStream = decoded.kind === "speech" || (decoded.kind === "completion" && decoded.request.stream === true);
-  const stored = !isStream && "keep" in decoded && repetition !== null ? { responseItems, repetition } : null;
-  if (stored?.repetition.isRetry && (await sendAgain(stored, reply))) return reply;
+  const isStored = !isStream && "keep" in decoded;
+  const stored = isStored && repetition !== null ? redelivery(responseItems, repetition, reply) : null;
+  if (repetition?.isRetry && (await stored?.sendAgain())) return reply;
   const settlement = Promise.withResolvers<CompletionReport | undefined>();
   const maxCost = maxCostOf(request);
   const isLarge = request.bodyReservation?.isLarge === true;
@@ -129,35 +130,36 @@ async function run(
   if (sink instanceof EventStreamSink || sink.response === undefined) return reply.hijack();
   const { headers, body } = sink.response;
   const type = ("contentType" in decoded && decoded.contentType) || "application/json; charset=utf-8";
-  if (stored !== null) offerToRetry(stored, reply, (body as ResponseObject).id);
+  stored?.offer((body as ResponseObject).id);
   return reply.headers(headers).type(type).send(body);
 }
 
-/** The answer of a request that is stored anyway, so that its retry can get it. */
-interface Stored extends Pick<EndpointServices, "responseItems"> {
-  repetition: NonNullable<GatewayCall["repetition"]>;
-}
-
-/** Sends the stored answer to an attempt that this request repeats, if its delivery broke. Returns false if there is none. */
-async function sendAgain(stored: Stored, reply: FastifyReply): Promise<boolean> {
-  const { request } = reply;
-  // Before the answer is taken: a retry that is refused can be repeated.
-  await limitedOf(request).counted();
-  const reserve = (bytes: number) => reserveBytes(request, bytes);
-  const found = await stored.responseItems.take(principalOf(request), stored.repetition.fingerprint(), reserve);
-  const answer = found && keptResponse(found.id, { found: new Map([[found.id, found.content]]) });
-  if (answer === undefined) return false;
-  offerToRetry(stored, reply, answer.response.id);
-  reply.header(REPLAY_HEADER, "true").send(answer.response);
-  return true;
-}
-
-/** Offers a stored answer to a retry if the connection closes before all of it was sent. */
-function offerToRetry({ responseItems, repetition }: Stored, { raw, request }: FastifyReply, id: string) {
+/** Sends a stored answer whose delivery broke to a retry of its request. */
+function redelivery(
+  responseItems: EndpointServices["responseItems"],
+  { fingerprint }: NonNullable<GatewayCall["repetition"]>,
+  reply: FastifyReply,
+) {
+  const { request, raw } = reply;
   const { organizationId, callerId } = principalOf(request);
-  onClosed(raw, () => {
-    if (!raw.writableFinished) void responseItems.offer({ organizationId, callerId }, id, repetition.fingerprint());
-  });
+  const owner = { organizationId, callerId };
+  /** Offers a stored answer to a retry if the connection closes before all of it was sent. */
+  const offer = (id: string) =>
+    onClosed(raw, () => {
+      if (!raw.writableFinished) void responseItems.offer(owner, id, fingerprint());
+    });
+  /** Returns false if no answer is offered to this request. */
+  const sendAgain = async () => {
+    // Before the answer is taken: a retry that is refused can be repeated.
+    await limitedOf(request).counted();
+    const content = await responseItems.take(owner, fingerprint(), (bytes) => reserveBytes(request, bytes));
+    const answer = keptResponse(content);
+    if (answer === undefined) return false;
+    offer(answer.response.id);
+    reply.header(REPLAY_HEADER, "true").send(answer.response);
+    return true;
+  };
+  return { offer, sendAgain };
 }
 
 /** Returns the handler that estimates the tokens of a prompt, within the limits of the caller. `encode` makes the response. */

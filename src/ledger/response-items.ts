@@ -106,12 +106,11 @@ export function responseItemsOver({ rows, live, clock, log, waitMs = WAIT_MS }: 
 function redelivery(rows: ResponseItemsOptions["rows"], log: Log) {
   return {
     /** Offers a kept response whose delivery broke to its retry. Never rejects: without that, the retry is a new request. */
-    async offer(owner: ItemOwner, answerId: string, fingerprint: string): Promise<void> {
-      await rows.offer(owner, answerId, fingerprint).catch((err: unknown) => {
+    offer: (owner: ItemOwner, answerId: string, fingerprint: string): Promise<void> =>
+      rows.offer(owner, answerId, fingerprint).catch((err: unknown) => {
         log.warn({ ...owner, err }, "a response that was not delivered could not be offered to a retry");
-      });
-    },
-    /** Takes the response that was offered to a retry a short time ago; undefined if there is none. `reserve` is that of `find`. */
+      }),
+    /** Takes the content of the response that was offered to a retry a short time ago; undefined if there is none. `reserve` is that of `find`. */
     take: (owner: ItemOwner, fingerprint: string, reserve: (bytes: number) => void) =>
       rows.take(owner, fingerprint, REPEATABLE_MS, reserve),
   };

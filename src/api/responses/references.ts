@@ -47,16 +47,16 @@ interface KeptResponse {
   response: ResponseObject;
 }
 
-/** Returns a kept response; undefined if none with this id is kept. */
-export function keptResponse(responseId: string, kept: Pick<KeptItems, "found"> | undefined): KeptResponse | undefined {
-  const { input, response } = detailsOf(parseJson(kept?.found.get(responseId) ?? ""));
+/** Returns a kept response by its content; undefined if it is not kept. */
+export function keptResponse(content = ""): KeptResponse | undefined {
+  const { input, response } = detailsOf(parseJson(content));
   if (!Array.isArray(input) || !Array.isArray(detailsOf(response).output)) return undefined;
   return { input, response: response as ResponseObject };
 }
 
 /** Returns the items of a kept response and of its input; undefined if it is not kept. */
 export function keptConversation(responseId: string, kept: KeptItems | undefined): InputItem[] | undefined {
-  const found = keptResponse(responseId, kept);
+  const found = keptResponse(kept?.found.get(responseId));
   if (found === undefined) return undefined;
   return [...found.input, ...found.response.output].map(knownItem).filter((item) => item !== undefined);
 }

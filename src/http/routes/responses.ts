@@ -92,7 +92,7 @@ export const retrieveResponse: Endpoint = {
       const message = "Invalid 'stream': a stored response is not streamed. Leave it out.";
       throw new ApiError("unsupported_value", message, { param: "stream" });
     }
-    const kept = keptResponse(id, await keptItems(services, request, [id]));
+    const kept = keptResponse((await keptItems(services, request, [id]))?.found.get(id));
     if (kept === undefined) throw notFound();
     return kept.response;
   },

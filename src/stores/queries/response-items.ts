@@ -41,7 +41,7 @@ export function responseItemRows(database: Database) {
     async offer(owner: ItemOwner, id: string, fingerprint: string): Promise<void> {
       await write([sql`update response_item set undelivered = ${fingerprint} where ${isOf(owner)} and id = ${id}`]);
     },
-    /** Takes a response that was offered to a retry, so that no other one gets it. `reserve` may throw before it is read. */
+    /** Takes the content of a response that was offered to a retry, so that no other one gets it. `reserve` may throw before it is read. */
     async take(owner: ItemOwner, fingerprint: string, retentionMs: number, reserve: (bytes: number) => void) {
       const isOffered = sql`${isOf(owner)} and undelivered = ${fingerprint} and kept_at > ${since(retentionMs)}`;
       for (;;) {
@@ -49,10 +49,10 @@ export function responseItemRows(database: Database) {
           select id, bytes from response_item where ${isOffered} order by kept_at, id limit 1`);
         if (found === undefined) return undefined;
         reserve(Number(found.bytes));
-        const [row] = await read<Pick<ResponseItemRow, "id" | "content">>(sql`
-          select id, content from response_item where ${isOf(owner)} and id = ${found.id}`);
+        const [row] = await read<Pick<ResponseItemRow, "content">>(sql`
+          select content from response_item where ${isOf(owner)} and id = ${found.id}`);
         const taking = sql`update response_item set undelivered = null where ${isOffered} and id = ${found.id}`;
-        if (await writeIf([taking], [])) return row;
+        if (await writeIf([taking], [])) return row?.content;
       }
     },
     /** Counts the rows that `removeOld` removes. */
