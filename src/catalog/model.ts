@@ -105,9 +105,16 @@ export interface Route extends PriceList {
 /** The most calls of each class that one answer is charged for if neither the configuration nor the request sets it. */
 export const CALLS_MOST_DEFAULT = 10;
 
+/** By route: V8 looks up each new text that a map is asked for in a table of all texts. */
+const UPSTREAMS = new WeakMap<Pick<Route, "providerId" | "model">, string>();
+
 /** Returns the name of an upstream in the books, in headers and in logs. */
-export function upstreamOf({ providerId, model }: Pick<Route, "providerId" | "model">): string {
-  return `${providerId}/${model}`;
+export function upstreamOf(route: Pick<Route, "providerId" | "model">): string {
+  const known = UPSTREAMS.get(route);
+  if (known !== undefined) return known;
+  const upstream = `${route.providerId}/${route.model}`;
+  UPSTREAMS.set(route, upstream);
+  return upstream;
 }
 
 /** Prices of a request whose prompt has at most `promptTokensMax` tokens of all classes together. */

@@ -91,9 +91,16 @@ export function callersOf(transitions: readonly Transition[]): RowName[] {
   return without(callers, []);
 }
 
-/** Returns the grants that holds or requests draw on. */
+/** Returns the grants that holds or requests draw on, usually the same as the one before. */
 export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
-  return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));
+  const grants: RowName[] = [];
+  for (const { organizationId, draws } of rows) {
+    for (const { grantId: id } of draws) {
+      const last = grants.at(-1);
+      if (last?.id !== id || last.organizationId !== organizationId) grants.push({ organizationId, id });
+    }
+  }
+  return grants;
 }
 
 /** Returns the grants that were made for a payment. */

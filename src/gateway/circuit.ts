@@ -287,7 +287,9 @@ export class Circuits {
 
   of(route: Route, provider: Pick<Provider, "isScripted">): Circuit {
     const upstream = upstreamOf(route);
-    const circuit = this.#circuits.get(upstream) ?? new Circuit(route, provider.isScripted !== true);
+    const known = this.#circuits.get(upstream);
+    if (known !== undefined) return known;
+    const circuit = new Circuit(route, provider.isScripted !== true);
     this.#circuits.set(upstream, circuit);
     return circuit;
   }

@@ -138,9 +138,9 @@ export function bearerToken(request: FastifyRequest): string {
     throw new ApiError("invalid_value", message, { param: "Authorization" });
   }
   const names = API_KEY_HEADERS.filter((name) => headers[name] !== undefined);
-  const sent = new Set<string | undefined>(names.flatMap((name) => headerValues(raw, name)));
-  if (header !== undefined) sent.add(BEARER.exec(header)?.[1]);
-  if (sent.size > 1) {
+  const sent: (string | undefined)[] = names.flatMap((name) => headerValues(raw, name));
+  if (header !== undefined) sent.push(BEARER.exec(header)?.[1]);
+  if (sent.some((token) => token !== sent[0])) {
     const message = "The request has different access tokens. Send only one of them.";
     throw new ApiError("invalid_value", message, { param: names[0] ?? "" });
   }
