@@ -23,15 +23,9 @@ export interface Actor {
 export const SERVICE_ACTOR: Actor = { kind: "service", id: null, name: null, address: null, requestId: null };
 export const COMMAND_ACTOR: Actor = { kind: "command", id: null, name: null, address: null, requestId: null };
 
-/** A change; `before` and `after` hold no secret. */
-export interface Change {
-  /** Such as `token.revoke`. */
-  action: string;
-  organizationId: string | null;
-  subjectId: string | null;
-  before?: Record<string, unknown>;
-  after?: Record<string, unknown>;
-}
+/** A change, with an action such as `token.revoke`; `before` and `after` hold no secret. */
+export type Change = Pick<AuditRow, "action" | "organizationId" | "subjectId"> &
+  Partial<Pick<AuditRow, "before" | "after">>;
 
 export interface AuditTime {
   /** Milliseconds since 1970. */

@@ -50,10 +50,7 @@ function prefixOf(token: string, mark: string): string {
 }
 
 /** A token at the only moment when its secret is known. */
-export interface NewSecret {
-  row: TokenRow;
-  token: string;
-}
+export type NewSecret = ReturnType<typeof makeTokenRow>;
 
 type TokenFields = Pick<
   TokenRow,
@@ -62,7 +59,7 @@ type TokenFields = Pick<
   Partial<Pick<TokenRow, "callerId" | "createdBy" | "rotatedBy" | "pinned">>;
 
 /** Makes the row and the secret of a token. A rotation passes the `callerId` on; otherwise it is the token's own id. */
-export function makeTokenRow(random: RandomBytes, fields: TokenFields, id = makeId("tok", random)): NewSecret {
+export function makeTokenRow(random: RandomBytes, fields: TokenFields, id = makeId("tok", random)) {
   const { token, hash, prefix } = makeToken(random);
   return { token, row: tokenRowOf({ ...fields, id, hash, prefix, kind: "secret" }) };
 }

@@ -2,15 +2,9 @@ import { totalmem } from "node:os";
 import { getHeapStatistics } from "node:v8";
 import { ApiError } from "../errors.ts";
 
-export interface OverloadLimits {
-  /** Time by which the event loop may be late, or new connections wait; 0 for no limit. */
-  eventLoopDelayMs: number;
-  /** Share of the memory limit that may be used; 0 for no limit. */
-  memoryShare: number;
-}
-
 export interface OverloadOptions {
-  limits: OverloadLimits;
+  /** Time by which the event loop may be late, and share of the memory limit that may be used; 0 for no limit. */
+  limits: { eventLoopDelayMs: number; memoryShare: number };
   readMemoryShare: () => number;
   random: () => number;
   /** Monotonic time in milliseconds. */

@@ -34,11 +34,7 @@ import { changeToken, createToken, endToken } from "./tokens.ts";
 type Values = Record<string, unknown>;
 type Terms = Omit<OrganizationDeclaration, "id" | "tokens" | "budgets" | "allowances" | "grants">;
 
-interface FieldChange {
-  field: string;
-  from: unknown;
-  to: unknown;
-}
+type FieldChange = ReturnType<typeof differences>[number];
 
 /** A change in one transaction, or in a few that the next run completes. */
 interface Step {
@@ -307,7 +303,7 @@ function call(operation: Operation, core: Core, input: Partial<Record<"params" |
 }
 
 /** Returns the fields whose values differ from the present ones. Throws invalid_value for one that no operation accepts. */
-function differences(core: Core, terms: object, present: object = {}): FieldChange[] {
+function differences(core: Core, terms: object, present: object = {}) {
   return Object.entries(terms).flatMap(([field, value]) => {
     const from = (present as Values)[field] ?? null;
     const to = storedValue(field, value);
