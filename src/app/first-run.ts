@@ -15,10 +15,7 @@ export interface FirstRunServices {
   core: CreditCore;
 }
 
-/**
- * Finds the oldest organization of a store, apart from the playground, or creates it with credits and a token, which is null on
- * every later start. One process at a time may call it.
- */
+/** Finds the oldest organization of a store, or creates it with credits and a token. One process at a time may call it. */
 export async function ensureFirstOrganization(services: FirstRunServices) {
   const page = await services.core.accounts.organizations({ after: null, limit: 3 });
   const [first, other] = page.filter(({ kind }) => kind === "standard");

@@ -27,10 +27,8 @@ import {
 } from "./upstream-schema.ts";
 
 /**
- * The schema of the configuration. The file is checked against all of it, a flag or a variable against the part that it
- * sets. The guide lists `description` and `default`; `allowed` is the wording of errors where the type alone is not
- * enough. A change of a key takes effect at a reload if the key, or a group around it, has `reload: true`; otherwise at
- * the next start.
+ * The schema of the configuration, for its file, its flags and its variables. The guide lists `description` and `default`; errors
+ * use `allowed`. A change takes effect at a reload if the key, or a group around it, has `reload: true`.
  */
 
 const PROXY_HOPS_MAX = 32;

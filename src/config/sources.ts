@@ -77,10 +77,7 @@ const SETTINGS = [
   { key: "database", variable: "DATABASE_URL", flag: undefined, format: "postgres-url" },
 ] as const;
 
-/**
- * Reads only the location of the store, by the rules of `loadConfig`, so that a missing provider key does not stop a
- * command that calls no provider. YAML and the schema are loaded only when they are needed. Rejects with OperatorError.
- */
+/** Reads only where the store is, by the rules of `loadConfig`; without a file, neither YAML nor the schema is loaded. */
 export async function loadStoreSettings(sources: ConfigSources = {}) {
   const { flags = {}, environment = process.env } = sources;
   const variables = new Variables(environment);

@@ -45,10 +45,7 @@ export function idempotencyKeyOf(request: FastifyRequest): string | null {
   return key;
 }
 
-/**
- * Returns the SHA-256, in hexadecimal, of a request as JSON without white space: of a body, only the fields that the service reads
- * and that are neither absent nor null, with the keys of every object in the order of their UTF-16 code units (RFC 8785).
- */
+/** Returns the SHA-256, in hexadecimal, of what the service reads of a request, with the keys of every object sorted (RFC 8785). */
 export function fingerprintOf(body: object): string {
   return createHash("sha256").update(JSON.stringify(body, withSortedKeys)).digest("hex");
 }

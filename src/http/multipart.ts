@@ -12,10 +12,7 @@ const BOUNDARY = /;\s*boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))/i;
 const DISPOSITION = /^content-disposition:\s*form-data\s*(;.*)/im;
 const TYPE = /^content-type:(.*)$/im;
 
-/**
- * Reads the body of a form (RFC 7578); files share its memory. Throws ApiError if it is not one, or has too many parts. Node's
- * own reader and that of Fastify take seconds for hostile bodies of 20 MiB, and up to a minute; this one takes milliseconds.
- */
+/** Reads a form (RFC 7578) in milliseconds; for hostile ones, Node and Fastify take up to a minute. Throws ApiError if it is invalid. */
 export function readForm(body: Buffer, contentType: string): FormFields {
   const [, quoted, plain] = BOUNDARY.exec(contentType) ?? [];
   const boundary = quoted ?? plain;

@@ -40,11 +40,9 @@ const DELAY_MAX_LIMITS = 3;
 const RETRY_AFTER_MAX_SECONDS = 5;
 
 /**
- * Refuses a share of new work while the process is overloaded, so that the work that it takes is finished in time. The
- * event loop's delay sets the share by the controller of PIE (RFC 8033, section 4.2), which adapts it in small steps: to
- * refuse all or nothing would alternate between overload and idleness. New connections count too: Node accepts one in each
- * turn, so while every turn has one, others wait in the system, however short the turns are. Memory above its limit sets the
- * share directly: from nothing at the limit to everything halfway between the limit and all memory.
+ * Refuses a share of new work while the process is overloaded, so that the rest is finished in time. The event loop's delay sets
+ * the share by the controller of PIE (RFC 8033, section 4.2), in small steps instead of all or nothing. New connections count
+ * too: while Node accepts one in every turn, others wait. Memory above its limit sets the share directly.
  */
 export class Overload {
   readonly #options: OverloadOptions;

@@ -229,11 +229,7 @@ export async function createServer(options: ServerOptions) {
   };
 }
 
-/**
- * New connections that the system keeps until the process accepts them; Linux allows 4,096 by default (net.core.somaxconn).
- * Node's own 511 are too few for a burst: the system then drops the last packet of a handshake, the client takes the
- * connection for open, and waits for minutes.
- */
+/** More than Node's 511: in a burst the system would drop the ends of handshakes, for which clients wait for minutes. */
 const BACKLOG_CONNECTIONS = 4_096;
 
 async function listen(server: FastifyInstance, { host, port }: { host: string; port: number }): Promise<AddressInfo> {

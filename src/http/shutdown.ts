@@ -19,10 +19,7 @@ const ERROR_READ_MS = 3_000;
 
 type Cut = (reason: StoppedError) => void;
 
-/**
- * A completion that is not settled. `cut` ends it, and is forgotten at its end: V8 keeps what a set that changes often has
- * contained until its next full collection, and `cut` would keep everything that the request has read.
- */
+/** A completion that is not settled. `cut` ends it, and is forgotten then, because V8 keeps for long what a set has contained. */
 interface RunningCompletion {
   ended: Promise<void>;
   cut: Cut | undefined;

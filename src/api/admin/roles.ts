@@ -11,10 +11,7 @@ const [OPERATOR, SERVICE, SIGNED_IN] = [["operator"], SERVICE_ROLES, ROLES] as c
 const READERS = [...SERVICE_ROLES, "owner", "member"] as const;
 const EVERYONE = ["guest", ...ROLES] as const;
 
-/**
- * The roles that have each permission. This table alone decides who may do what: each operation of the admin API names one
- * permission. A guest has no session. `docs/identity.md` shows the same table, and a test calls every operation as every role.
- */
+/** The roles that have each permission; nothing else decides who may do what. `docs/identity.md` shows the same table. */
 export const ROLES_BY_PERMISSION = {
   "service:read": EVERYONE,
   "session:own": EVERYONE,

@@ -150,10 +150,7 @@ function refuseUnstorable(value: unknown, path = ""): void {
   }
 }
 
-/**
- * Runs an operation. A POST with an Idempotency-Key runs once: repetitions get the first response again, without a secret
- * that it contained. Throws idempotency_mismatch, idempotency_in_progress or idempotency_interrupted.
- */
+/** Runs an operation; a POST with an Idempotency-Key once: repetitions get the first response again, without its secret. */
 export async function handleOnce(services: AdminServices, endpoint: AdminEndpoint, call: AdminCall): Promise<unknown> {
   const handle = async () => {
     const answer = await endpoint.handle({ ...services, actor: actorOf(call.request) }, call);
