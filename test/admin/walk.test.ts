@@ -257,12 +257,12 @@ function withoutOthers(schema: unknown): object {
 describe("the operator", () => {
   test.each(named((endpoint) => endpoint.method === "GET" && !isFor("guest", endpoint)))("%s", async (_, endpoint) => {
     const { schema, contentType } = endpoint.answer;
-    const check = contentType === undefined ? new Ajv({ strict: false }).compile(withoutOthers(schema)) : () => true;
+    const check = new Ajv({ strict: false }).compile(contentType === undefined ? withoutOthers(schema) : {});
     for (const organization of [mine, foreign]) {
       const { status, body } = await ask(operator(service), endpoint, organization);
       expect(status).toBe(200);
       check(body);
-      expect("errors" in check ? check.errors : null).toBeNull();
+      expect(check.errors).toBeNull();
     }
     if (!endpoint.path.includes(":")) return;
     const absent = { id: "org_none", tokenId: "tok_none", token: "" };
