@@ -74,8 +74,6 @@ export interface SqlDialect {
   idsWithin(column: string, ids: { from: string; to: string | null }): Sql;
   /** True of a request for whose answer the provider used this id, which an index finds. */
   hasProviderResponse(providerResponseId: string): Sql;
-  /** The beginning of every id of a time in milliseconds, as `idAt` of `credits/request-id.ts`. */
-  idAtTime(timeMs: Sql): Sql;
   /** One value of an object in JSON text, as text; null if either is missing. */
   jsonField(json: Sql, key: string): Sql;
   /** True if an object in JSON text has a key, whose value may be null. */

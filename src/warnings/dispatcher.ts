@@ -1,5 +1,5 @@
 import { eventText } from "../admin/event-texts.ts";
-import { deliveryOf, eventIdOf } from "../admin/receivers.ts";
+import { deliveryOf } from "../admin/receivers.ts";
 import { SERVICE_KINDS } from "../api/admin/event-kinds.ts";
 import { HOUR_MS } from "../api/time.ts";
 import { creditsFromMicro } from "../credits/amount.ts";
@@ -25,7 +25,6 @@ export const DISABLED_AFTER_MS = 120 * HOUR_MS;
 
 /** An event with its text for people. */
 export interface EventMessage {
-  id: string;
   event: EventRow;
   text: string;
   /** The figures of a statement, which is mailed on its own. */
@@ -172,14 +171,14 @@ export class Dispatcher {
   }
 
   async #messageOf(event: EventRow): Promise<EventMessage> {
-    const { organizationId, key, data } = event;
+    const { organizationId, data } = event;
     const organization =
       organizationId === null ? undefined : await this.#options.accounts.organization(organizationId);
     const name = organization?.name ?? organizationId;
     if (event.kind === "statement.ready") return this.#statementMessage(event, name);
     const text = eventText(event, name);
-    if (typeof data.cap_of !== "string") return { id: eventIdOf(key), event, text };
-    return { id: eventIdOf(key), event: { ...event, data: { ...data, cap_of: await this.#last(data.cap_of) } }, text };
+    if (typeof data.cap_of !== "string") return { event, text };
+    return { event: { ...event, data: { ...data, cap_of: await this.#last(data.cap_of) } }, text };
   }
 
   /** Adds the figures of a statement to its event: its number is known only once it is stored. */
@@ -194,7 +193,7 @@ export class Dispatcher {
     const charged = creditsFromMicro(-row.totals.charge);
     const complete = { ...event, data: { ...data, statement_id: id, ...balances, charged, url } };
     const statement = [statementText(row), ...(url === null ? [] : ["", url])].join("\n");
-    return { id: eventIdOf(event.key), event: complete, text: eventText(complete, name), statement };
+    return { event: complete, text: eventText(complete, name), statement };
   }
 
   /** Returns the last token of the rotations of a token: the one that its cap is changed with. */

@@ -33,7 +33,7 @@ async function resultOf(target: string, address: string, allowsPrivate: boolean,
   };
   const event = { ...eventOf("receiver.test", { organizationId, nowMs: 1, period: [] }, {}), isRouted: true };
   try {
-    return (await sender.send(receiver, [{ id: "dlv_a", event, text: "" }], new AbortController().signal)).result;
+    return (await sender.send(receiver, [{ event, text: "" }], new AbortController().signal)).result;
   } finally {
     await sender.close();
   }

@@ -57,7 +57,7 @@ const RECEIVER: ReceiverRow = {
 const never = new AbortController().signal;
 function message(text: string, nowMs = 0): EventMessage {
   const event: EventRow = eventOf("receiver.test", { organizationId: null, nowMs, period: [text] }, {});
-  return { id: text, event, text };
+  return { event, text };
 }
 let warned: object[];
 beforeEach(() => {
@@ -100,7 +100,9 @@ test("the answer to a mail that was sent is without the server's names, and says
 test("many events are one digest, the oldest event first", async () => {
   const sender = senderOf(`smtp://127.0.0.1:${port}`);
   const texts = Array.from({ length: 30 }, (_, index) => `Warning ${index}.`);
-  const messages = texts.map((text, index) => message(text, index)).sort((one, other) => (one.id < other.id ? 1 : -1));
+  const messages = texts
+    .map((text, index) => message(text, index))
+    .sort((one, other) => (one.text < other.text ? 1 : -1));
   expect(await sender.send(RECEIVER, messages, never)).toMatchObject({ isDelivered: true });
   await sender.close();
   expect(mails).toHaveLength(1);

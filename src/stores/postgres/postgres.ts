@@ -61,8 +61,6 @@ export const POSTGRES_DIALECT: SqlDialect = {
     return to === null ? sql`${name} >= ${from}` : sql`(${name} >= ${from} AND ${name} < ${to})`;
   },
   hasProviderResponse: (providerResponseId) => sql`provider_response_id = ${providerResponseId}`,
-  idAtTime: (timeMs) =>
-    sql`lpad(to_hex((${timeMs}) / 65536), 8, '0') || '-' || lpad(to_hex((${timeMs}) % 65536), 4, '0')`,
   // PostgreSQL refuses to read JSON with half of a surrogate pair, which only such an escape writes.
   jsonField: (json, key) => sql`(case when strpos(${json}, '\\ud') = 0 then ${json}::json ->> ${key}::text end)`,
   jsonHas: (json, key) =>

@@ -14,7 +14,7 @@ import { type TokenUpdate, writeTokenTerms } from "./token-changes.ts";
 
 export type OrganizationRow = RowOf<typeof ORGANIZATION>;
 /** Fields of an organization to change; absent fields stay unchanged. */
-export type OrganizationUpdate = Partial<Pick<OrganizationRow, (typeof CHANGEABLE)[number]>>;
+export type OrganizationUpdate = Partial<Omit<OrganizationRow, "id" | "kind" | "createdAtMs" | "erasedAtMs">>;
 /** Terms that an operator agrees with an organization, and notes of it. */
 export type OrganizationTerms = Pick<
   OrganizationRow,
@@ -116,12 +116,12 @@ function organizations(database: Database) {
         if (externalId !== null && (await database.find(isTaken)).length > 0) return "taken";
         const isChanged = (field: keyof OrganizationUpdate) =>
           change[field] !== undefined && JSON.stringify(change[field]) !== JSON.stringify(old[field]);
-        const fields = CHANGEABLE.filter(isChanged);
+        const fields = (Object.keys(change) as (keyof OrganizationUpdate)[]).filter(isChanged);
         if (fields.length === 0) return old;
         // Written only if the previous values are still those that were read; otherwise read again.
         const update = sql`
           update organization set ${ORGANIZATION.set(pick(change, fields))}
-          where id = ${id} and ${isAsRead(ORGANIZATION.columnsOf(CHANGEABLE), row)}
+          where id = ${id} and ${isAsRead(ORGANIZATION.columns, row)}
             and not exists (${isTaken})`;
         const resumes = old.pausesAllowances && change.pausesAllowances === false;
         const skips = resumes ? await skipsOfMonths(database, id) : [];
@@ -133,22 +133,6 @@ function organizations(database: Database) {
     },
   };
 }
-
-const CHANGEABLE = [
-  "name",
-  "status",
-  "limits",
-  "keepsConversations",
-  "keepsResponses",
-  "pausesAllowances",
-  "tokenBounds",
-  "models",
-  "aliases",
-  "priceList",
-  "externalId",
-  "contacts",
-  "note",
-] as const;
 
 /** Locks a row that every store has, so that changes of external ids see each other: one of two waits for the other. */
 const TAKE_TURN = sql`update organization set name = name where id = ${PLAYGROUND_ID}`;

@@ -31,11 +31,8 @@ export function closingRows(database: Database) {
       return database.organizationIds(sql`exists (select 1 from request where ${isOf})`);
     },
     /** Returns what the closed requests of an organization add up to; undefined if none is closed. */
-    async find(organizationId: string): Promise<ClosingRow | undefined> {
-      const [found] = await database.readRows(CLOSING)`
-        select * from closing where organization_id = ${organizationId}`;
-      return found;
-    },
+    find: (organizationId: string): Promise<ClosingRow | undefined> =>
+      database.findRow(CLOSING)`select * from closing where organization_id = ${organizationId}`,
     /**
      * Refuses every later transition for requests that began before a time. Returns false while one of them is running, and for
      * a time in the future: with a wrong clock, a process could otherwise let all new requests be refused. The first statement

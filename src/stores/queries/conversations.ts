@@ -23,9 +23,8 @@ export function conversationRows(database: Database) {
       });
       await database.write(inserts, { isDroppable: true });
     },
-    async find(key: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> {
-      return (await database.readRows(CONVERSATION)`select * ${present(key, retentionMs)}`)[0];
-    },
+    find: (key: ConversationKey, retentionMs: number): Promise<ConversationRow | undefined> =>
+      database.findRow(CONVERSATION)`select * ${present(key, retentionMs)}`,
     /** Returns whether the organization stores conversations now, and whether this one is stored. */
     async status(key: ConversationKey, retentionMs: number) {
       const [organizations = [], stored = []] = await database.snapshot([

@@ -94,10 +94,9 @@ export function requestRows(database: Database) {
 }
 
 async function* endedRequestsOf(database: Database, organizationId: string, { from, to }: IdRange) {
-  let last = from;
-  for (let isFirst = true; ; isFirst = false) {
-    const follows = isFirst ? sql`request.id >= ${last}` : sql`request.id > ${last}`;
-    const wanted = allOf(equal({ "request.organization_id": organizationId }), follows, sql`request.id < ${to}`);
+  // The beginning of an id comes before all ids with it.
+  for (let last = from; ; ) {
+    const wanted = sql`request.organization_id = ${organizationId} and request.id > ${last} and request.id < ${to}`;
     const query = sql`${requestQuery(wanted)} order by request.id limit ${PAGE_ROWS}`;
     const page = await listed(database, await database.read<RowNames>(query));
     yield page;

@@ -3,7 +3,7 @@ import { type Counter, counterIdOf, countersIn } from "../../credits/budget-uses
 import { windowAt, windowEnd } from "../../credits/budgets.ts";
 import { addAmount, type ChargeSums, type ClosingRow } from "../../credits/closing.ts";
 import type { BudgetUse, Draw } from "../../credits/facts.ts";
-import { beganBefore } from "../../credits/request-id.ts";
+import { beganBefore, idAt } from "../../credits/request-id.ts";
 import { AUDIT_ENTRY, VOUCHER, VOUCHER_BATCH } from "../admin-schema.ts";
 import type { Database } from "../database.ts";
 import { ORGANIZATION, REQUEST } from "../schema.ts";
@@ -77,7 +77,7 @@ function queriesOf(database: Database, organizationId: string, newestFromMs: num
         select 1 from request where request.organization_id = hold.organization_id and request.id = hold.id)`,
     // Keys are kept for a day. One that was claimed again names a later request, but only after that.
     keyless: sql`
-      select id, idempotency_key as key from request ${of} and id >= ${database.idAtTime(dayAgo)}
+      select id, idempotency_key as key from request ${of} and id >= ${idAt(newestFromMs - KEY_KEPT_MS)}
         and made_at > ${dayAgo} and idempotency_key is not null and ending <> 'released' and not exists (
         select 1 from idempotency_key as claimed
         where claimed.organization_id = request.organization_id and claimed.key = request.idempotency_key

@@ -145,7 +145,6 @@ function sqliteDialect(clock: () => number): SqlDialect {
         select (select min(sequence) from request) >> 8, (select max(sequence) from request) >> 8
         union all select number + 1, last from block where number < last)
       select number from block)`,
-    idAtTime: (timeMs) => sql`printf('%08x-%04x', (${timeMs}) / 65536, (${timeMs}) % 65536)`,
     jsonField: (json, key) => sql`(select value from json_each(${json}) where key = ${key})`,
     jsonHas: (json, key) => sql`exists (select 1 from json_each(${json}) where key = ${key})`,
     jsonHeads: (json, table) => ({
