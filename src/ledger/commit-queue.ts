@@ -52,7 +52,6 @@ export type BookCredits = <
   transition: T,
 ) => Promise<Outcomes[T["kind"]]>;
 
-/** A transition that waits to be booked. */
 interface QueuedTransition {
   transition: Transition;
   terms: BookingTerms;
@@ -157,7 +156,6 @@ export class CommitQueue {
     return batch;
   }
 
-  /** Takes a batch of the isolated organization whose turn it is. */
   #takeIsolated(): QueuedTransition[] {
     const id = this.#waiting.nextOwner({ has: (owner) => this.#isolated.get(owner)?.isTried !== false });
     const isolation = id === undefined ? undefined : this.#isolated.get(id);

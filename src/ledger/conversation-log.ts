@@ -241,7 +241,6 @@ const TEXTS: ReadonlySet<string> = new Set(["content", "text", "refusal", "reaso
 
 const HIGH_SURROGATE = /[\ud800-\udbff]$/;
 
-/** Share of the limit that truncated texts should use at least. */
 const USED_SHARE = 0.98;
 
 /** Truncates the longest texts of a JSON value that is too long to one length; undefined if it does not fit without texts. */

@@ -1,4 +1,3 @@
-/** Largest part of a budget that one owner may take. */
 const OWNER_SHARE_MAX = 1 / 2;
 
 /** A limited amount, such as of memory. One owner takes half of it at most, so that others find the rest. */

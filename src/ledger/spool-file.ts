@@ -10,7 +10,6 @@ import { type FileLine, linesOf, writeAll } from "./lines.ts";
 /** Transitions that end a hold. They wait in the spool while the store is unavailable. */
 export type SpooledTransition = SettleTransition | ReleaseTransition;
 
-/** Length of the checksum in hexadecimal digits. */
 const CHECKSUM_DIGITS = 8;
 /** Length of the checksum and the space after it. */
 const HEAD_BYTES = CHECKSUM_DIGITS + 1;
@@ -81,7 +80,6 @@ export class SpoolFile {
   /** Bytes from the start of the file that are not read again. */
   #passed = 0;
   #entries = 0;
-  /** The records of the next write. */
   #group: { records: Buffer[]; written: Promise<void> } | undefined;
   /** Resolves when the file is not being changed any more. */
   #unchanging: Promise<void> = Promise.resolve();
@@ -169,7 +167,6 @@ export class SpoolFile {
     await this.#handle.close();
   }
 
-  /** Changes the file after all earlier changes. */
   #change(work: () => Promise<void>): Promise<void> {
     const change = this.#unchanging.then(work);
     this.#unchanging = change.catch(() => {});
@@ -218,7 +215,6 @@ function entriesOf({ transitions, damaged }: SpoolPage): number {
   return transitions.length + damaged.length;
 }
 
-/** Yields the records between two positions of a file. */
 async function* pagesOf(path: string, start: number, end: number): AsyncGenerator<SpoolPage> {
   if (start === end) return;
   let page = emptyPage();

@@ -211,7 +211,6 @@ export class Spool {
     return true;
   }
 
-  /** Takes over the files of ended processes. */
   async #takeOver(): Promise<void> {
     const { directory, takeLock, log } = this.#options;
     for (const entry of await readdir(directory)) {

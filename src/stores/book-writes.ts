@@ -12,10 +12,8 @@ export interface BookWrite<Row> extends TablePart<Row> {
   mayBeMissing?: boolean;
 }
 
-/** The columns of a balance that a batch changes. */
 const AMOUNTS = ["granted", "available", "held", "spent", "expired", "nextChangeAtMs", "topUp", "announced"] as const;
 
-/** The columns of a payment that a batch changes. */
 const PAYMENT_CHANGES = [
   ...(["refunded", "disputed", "granted", "grants", "revoked", "covered", "covers", "returned"] as const),
   ...(["withheld", "debt", "debtCovered", "revision"] as const),

@@ -39,11 +39,9 @@ const SHORT_PAGES = new Map<string, number>([
 
 const ALL = sql`1 = 1`;
 
-/** Copies rows from one side to the other. */
 class StoreCopy {
   readonly #from: CopySide;
   readonly #to: CopySide;
-  /** When tables were copied ahead. */
   readonly #copiedAtMs: Map<string, number>;
 
   constructor(from: CopySide, to: CopySide, copiedAtMs = new Map<string, number>()) {
@@ -103,7 +101,6 @@ class StoreCopy {
     await this.#to.run(sql`delete from ${raw(name)} where ${condition}`);
   }
 
-  /** Reads pages in the order of the key. */
   async #copyRows(table: TableShape, condition: Sql): Promise<void> {
     const limit = SHORT_PAGES.get(table.name) ?? Math.floor(PAGE_CELLS / table.columns.length);
     const key = raw(table.key.join(", "));

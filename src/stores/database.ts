@@ -6,7 +6,6 @@ const IDS_A_PAGE = 500;
 
 type WriteOptions = Partial<Pick<StatementBatch, "isDurable" | "isDroppable">>;
 
-/** Runs the query of a template. */
 type RowTemplate<Result> = (...query: Parameters<typeof sql>) => Promise<Result>;
 
 /** The database as the queries use it. */
@@ -81,7 +80,6 @@ export function databaseOver(driver: StoreDriver): Database {
   };
 }
 
-/** Returns the templates of reads that are run in this way. */
 function rowsBy(run: StoreDriver["find"]): Database["findRows"] {
   return (table) =>
     async (...query) =>

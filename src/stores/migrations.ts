@@ -25,6 +25,14 @@ export interface SchemaVersions {
   to: number;
 }
 
+/** How a store is opened. */
+export interface OpenOptions {
+  /** A data directory has one service at a time; commands work meanwhile. */
+  role: "service" | "command";
+  /** Creates a store that does not exist, and migrates an older schema. Absent: yes. */
+  creates?: boolean;
+}
+
 export interface MigratedDriver extends StoreDriver {
   readonly schema: SchemaVersions;
 }

@@ -3,7 +3,7 @@ import { OrganizationsLockedError, StoreUnavailableError } from "../errors.ts";
 import type { Log } from "../telemetry/logger.ts";
 import { createOutage } from "../telemetry/outage.ts";
 import { StoreAbsentError, type StoreDriver } from "./driver.ts";
-import type { MigratedDriver, SchemaVersions } from "./migrations.ts";
+import type { MigratedDriver, OpenOptions, SchemaVersions } from "./migrations.ts";
 import { expectKind, rememberPlace, type StorePlace } from "./place.ts";
 import { sql } from "./sql.ts";
 import type { Store } from "./store.ts";
@@ -12,13 +12,9 @@ const RETRY_MS = 250;
 /** Time in which a database that works answers the smallest query. */
 const ANSWER_MS = 1_000;
 
-export interface OpenStoreOptions extends StorePlace {
+export interface OpenStoreOptions extends StorePlace, OpenOptions {
   /** Returns the same address with the current password, for a new connection. */
   currentDatabase?: () => string | null;
-  /** A data directory has one service at a time; commands work meanwhile. */
-  role: "service" | "command";
-  /** Creates a store that does not exist, and migrates an older schema. */
-  creates: boolean;
   /** Opens an incomplete copy in PostgreSQL, too. Absent: no. */
   isCopyTarget?: boolean;
   /** Milliseconds since 1970. */

@@ -199,7 +199,6 @@ export class BoundedAccessLog {
   #lines: string[] = [];
   #flushing: NodeJS.Timeout | undefined;
   #isWindowOpen = false;
-  /** Lines of failed requests in this minute. */
   #failures = 0;
   readonly #failuresOf = new Map<string, number>();
   readonly #omitted = new Map<string, number>();

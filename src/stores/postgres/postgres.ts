@@ -7,7 +7,7 @@ import { OperatorError, OrganizationsLockedError, StoreUnavailableError, TablesL
 import { BudgetCache } from "../budget-cache.ts";
 import { type SqlDialect, type StatementBatch, type StoreDriver, UnmetRequirement } from "../driver.ts";
 import type { Cell } from "../fields.ts";
-import { type MigratedDriver, readMigrations } from "../migrations.ts";
+import { type MigratedDriver, type OpenOptions, readMigrations } from "../migrations.ts";
 import { raw, type Sql, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { readRows, writeRows } from "./book-rows.ts";
@@ -17,13 +17,10 @@ import { keepPartitions, LOCK_REQUESTS } from "./partitions.ts";
 import { closePools, openPools, type PoolOptions, type Pools, type PoolTimeouts, usesOf } from "./pools.ts";
 import { query, runExclusively, transact } from "./transact.ts";
 
-export interface PostgresOptions extends Pick<PoolOptions, "currentUrl"> {
+/** A service creates the partitions of future months. A command, which has no queues, waits longer for locks. */
+export interface PostgresOptions extends OpenOptions, Pick<PoolOptions, "currentUrl"> {
   /** postgres://… */
   url: string;
-  /** A service creates the partitions of future months. A command, which has no queues, waits longer for locks. */
-  role: "service" | "command";
-  /** Creates missing tables and migrates an older schema. Absent: yes. */
-  creates?: boolean;
   /** Opens an incomplete copy, too. Absent: no. */
   isCopyTarget?: boolean;
   timeouts?: PoolTimeouts;

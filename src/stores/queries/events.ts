@@ -80,7 +80,6 @@ function events({ readRows, write, writeIf }: Database) {
   };
 }
 
-/** The reads of periodic checks. */
 function watched({ read, readRows }: Database) {
   return {
     /** Returns what organizations spent in finished days, with their credits. */

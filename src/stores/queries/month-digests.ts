@@ -71,7 +71,6 @@ const SECTIONS: readonly Section[] = [
 
 type MonthHash = ReturnType<typeof beginHash>;
 
-/** Begins the digest of a month, to which its rows are added. */
 function beginHash(organizationId: string, { month, previous }: Pick<NextMonth, "month" | "previous">) {
   const hash = createHash("sha256");
   /** Adds a line of canonical JSON (RFC 8785): the names are sorted, and all values are texts. */

@@ -47,7 +47,6 @@ export interface StatementTerms {
   letterhead: { name?: string; address?: string[]; taxId?: string; footer?: string };
 }
 
-/** A month whose rows have been added up. */
 interface StatedMonth {
   organizationId: string;
   month: number;

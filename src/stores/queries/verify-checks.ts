@@ -252,7 +252,6 @@ function drawsOn(rows: readonly { draws: readonly Draw[] }[]): Map<string, bigin
   return sums;
 }
 
-/** Checks that grants have taken effect, and have expired, at their times. */
 function checkTimes({ grants, limits }: BooksFound, report: ReportViolation): void {
   const soonMs = limits.nowMs + AHEAD_MS;
   for (const { id, state, effectiveAtMs, expiresAtMs } of grants) {

@@ -33,7 +33,6 @@ export async function verifyOrganization(database: Database, organizationId: str
   }
 }
 
-/** Books of an organization that are checked. */
 interface Checked {
   organizationId: string;
   closing: ClosingRow | undefined;
@@ -93,7 +92,6 @@ async function checkRequests(database: Database, checked: Checked, newestFromMs:
   const { organizationId, isOpen, sums, report } = checked;
   const of = sql`where organization_id = ${organizationId}`;
   const counts = { requests: 0, charges: 0, bookedMs: 0 };
-  /** Attempts that a retry repeats. */
   const repeated = new Set<string>();
   for (let after = ""; ; ) {
     const chunk = sql`from request ${of} and id > ${after} and ${isOpen} order by id limit ${CHUNK_ROWS}`;

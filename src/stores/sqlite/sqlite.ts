@@ -1,7 +1,7 @@
 import { statfs } from "node:fs/promises";
 import { StoreUnavailableError } from "../../errors.ts";
 import type { SqlDialect } from "../driver.ts";
-import { type MigratedDriver, missingStore } from "../migrations.ts";
+import { type MigratedDriver, missingStore, type OpenOptions } from "../migrations.ts";
 import { raw, type Sql, type Statement, sql, statementOf } from "../sql.ts";
 import { type Store, storeOver } from "../store.ts";
 import { type ConnectionOptions, fileIdOf } from "./connection.ts";
@@ -18,13 +18,9 @@ const LOG_PAGES_MAX = 8_192;
 /** Only load writes so many pages between two checkpoints. */
 const LOG_PAGES_UNDER_LOAD = 256;
 
-export interface SqliteOptions {
+export interface SqliteOptions extends OpenOptions {
   /** Created if it does not exist, for its owner alone. */
   dataDir: string;
-  /** A directory has one service at a time; commands work concurrently. */
-  role: "service" | "command";
-  /** Creates a store that does not exist, and migrates an older schema. Absent: yes. */
-  creates?: boolean;
   /** Milliseconds since 1970. */
   clock?: () => number;
   /** Time for which a transaction waits for one of another process. */
@@ -122,7 +118,6 @@ const CHANGE_NOTHING: Statement = {
   parameters: [],
 };
 
-/** Rejects if the disk has less free space. */
 async function requireRoom(dataDir: string, leastBytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(dataDir);
   if (bavail * bsize < leastBytes) throw new StoreUnavailableError(`The disk under ${dataDir} is full.`);
@@ -180,7 +175,6 @@ function keepCheckpoints(writer: WorkerLink, side: WorkerLink) {
     }
   };
   return {
-    /** Schedules a checkpoint after a write. */
     noteWrite(): void {
       if (timer !== undefined || isStopped) return;
       timer = setTimeout(() => {

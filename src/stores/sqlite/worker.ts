@@ -77,7 +77,6 @@ const CALLS = {
     return connection.transaction("BEGIN", false, () => statements.map((statement) => connection.read(statement)));
   },
   checkpoint: (mode: "PASSIVE" | "TRUNCATE") => connection.checkpoint(mode),
-  /** Extends the log to its size under load. */
   lengthen(): void {
     connection.transaction("BEGIN IMMEDIATE", false, () => lengthenLog(options.databasePath));
   },
