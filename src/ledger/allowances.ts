@@ -60,7 +60,7 @@ export async function openAllowance(
   if (!hasTermsOf(first, wanted)) return { outcome: "reference_mismatch" as const, row: first };
   // Also for a repeated request: the process that wrote the allowance may have died before it booked the grant.
   await grantAllowances(options);
-  const row = (await findAllowance(options.allowances, first.organizationId, first.id)) ?? first;
+  const row = (await options.allowances.find(first.organizationId, first.id)) ?? first;
   return { outcome: "created" as const, row, repeated: first.id !== wanted.id };
 }
 
@@ -88,16 +88,5 @@ export async function closeAllowance(
   if (isEnded && startMs <= nowMs + 2 * AHEAD_MS) await book(next);
   const terms = { grantId, amount: null, reference: grantId, note: "the allowance has ended" };
   await book({ kind: "revoke", organizationId, adjustmentId: `${grantId}_ended`, ...terms });
-  return { row: (await findAllowance(allowances, organizationId, id)) ?? row, repeated: !isEnded };
-}
-
-/** Finds an allowance of an organization, or of any organization if `organizationId` is null. */
-export async function findAllowance(
-  allowances: Pick<Store["allowances"], "list">,
-  organizationId: string | null,
-  id: string,
-): Promise<AllowanceRow | undefined> {
-  // The list continues after an id: after this id without its last character, it contains this id.
-  const page = await allowances.list({ organizationId, after: id.slice(0, -1), limit: PAGE_ROWS });
-  return page.find((row) => row.id === id);
+  return { row: (await allowances.find(organizationId, id)) ?? row, repeated: !isEnded };
 }

@@ -5,7 +5,7 @@ import type { Allowance } from "../api/admin/credits.ts";
 import { isoTime } from "../api/time.ts";
 import { type AllowanceRow, auditedAllowance } from "../credits/allowance.ts";
 import { formatCredits } from "../credits/amount.ts";
-import { closeAllowance, findAllowance, openAllowance } from "../ledger/allowances.ts";
+import { closeAllowance, openAllowance } from "../ledger/allowances.ts";
 import { argument, credits, facts, futureDate, jsonOf, line, optional, required, text, toggle } from "./command.ts";
 import { type Core, type CreditCore, found, rowRecord } from "./core.ts";
 import { referenceMismatch, requireCredits } from "./credits.ts";
@@ -137,7 +137,7 @@ export const endAllowance = sharedOperation({
 
 /** Ends an allowance of an organization (null: of any); the current month's grant stays. Rejects with not_found. */
 export async function stopAllowance(core: CreditCore, organizationId: string | null, id: string) {
-  const lookup = findAllowance(core.allowances, organizationId, id);
+  const lookup = core.allowances.find(organizationId, id);
   const old = await found(lookup, { kind: "allowance", id, listedBy: "credits allowance list" });
   return closeAllowance(core, old, core.clock(), rowRecord(core, "allowance.end", old));
 }

@@ -25,7 +25,7 @@ export interface SchemaVersions {
   to: number;
 }
 
-/** How a store is opened. */
+/** Options of opening any store. */
 export interface OpenOptions {
   /** A data directory has one service at a time; commands work meanwhile. */
   role: "service" | "command";

@@ -39,6 +39,8 @@ function rowCases(subject: Subject): void {
     expect(await allowances.list({ organizationId: null, after: null, limit: 1_000 })).toEqual(
       expect.arrayContaining(rows),
     );
+    for (const of of [organizationId, null]) expect(await allowances.find(of, second.id)).toEqual(second);
+    expect(await allowances.find("org_other", second.id)).toBeUndefined();
     expect(await allowances.end(first, 77)).toBe(true);
     expect(await allowances.end(first, 88)).toBe(false);
     expect(await allowances.end({ organizationId, id: "absent" }, 88)).toBe(false);

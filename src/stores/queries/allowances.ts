@@ -24,6 +24,9 @@ export function allowanceRows({ find, findRow, findRows, now, write, writeIf }: 
       if (found === undefined) throw new Error("the allowance that was written is missing");
       return found;
     },
+    /** Returns an allowance of an organization, or of any (null). */
+    find: (organizationId: string | null, id: string) =>
+      findRow(ALLOWANCE)`select * from allowance where ${equal({ organization_id: organizationId, id })}`,
     /** Returns the allowances of an organization, or of all (null), in the order of their ids. */
     async list({ organizationId, after, limit }: IdPage & { organizationId: string | null }): Promise<AllowanceRow[]> {
       const wanted = sql`id > ${after ?? ""} and ${equal({ organization_id: organizationId })}`;
