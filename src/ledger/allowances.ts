@@ -46,10 +46,7 @@ async function grantMonths({ allowances, book }: AllowanceOptions, row: Allowanc
   await allowances.advance(row, nextAtMs);
 }
 
-/**
- * Creates an allowance with its audit entry, and books its first grant if it is due. Returns the stored row; if the
- * reference was used before with the same terms, that is the earlier row. Rejects with StoreUnavailableError.
- */
+/** Creates an allowance, or finds that of its reference and terms, and books what is due. Rejects with StoreUnavailableError. */
 export async function openAllowance(
   options: AllowanceOptions & { allowances: Store["allowances"] },
   terms: Omit<AllowanceRow, "priority" | "nextAtMs" | "endedAtMs">,

@@ -31,9 +31,8 @@ interface Sighting {
 const RENEWALS_AWAITED = 2;
 
 /**
- * Decides which holds this process must expire: its own holds without a running request, the holds of ended processes whose
- * spool it took over, and, long after their expiry, the holds of unknown processes. The store's clock may jump, so a hold of
- * another process must also have stayed unchanged for a hold's life on this process's monotonic clock.
+ * Decides which holds this process must expire: its own without a running request, those of ended processes whose spool it
+ * took over, and, long after their expiry, others that stayed unchanged for a life on its own clock: the store's may jump.
  */
 export class Recovery {
   readonly #options: RecoveryOptions;

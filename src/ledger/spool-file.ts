@@ -137,10 +137,7 @@ export class SpoolFile {
     return this.#group.written;
   }
 
-  /**
-   * Yields the records page by page. A page has been passed when the next one is requested: its records are not read again.
-   * Ends when all records have been passed, and the file is empty.
-   */
+  /** Yields the records page by page; a page is passed when the next one is requested. Ends when all are, and the file is empty. */
   async *pages(): AsyncGenerator<SpoolPage> {
     while (this.#passed < this.#length) {
       const end = this.#length;

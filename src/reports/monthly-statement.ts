@@ -26,10 +26,7 @@ const COLUMNS = ["section", "at", "kind", "id", "name", "reference", "note"];
 const COUNTS = ["requests", "input_tokens", "output_tokens", "amount"];
 const { csv: CSV } = lineFormats([...COLUMNS, ...COUNTS], (cells: Record<string, unknown>) => cells);
 
-/**
- * Formats a statement as comma-separated values: sections of their own sums; `totals` go from the opening to the closing
- * balance.
- */
+/** Formats a statement as comma-separated values: sections with sums of their own, and `totals` from opening to closing balance. */
 export function csvOfStatement(row: MonthlyStatementRow): string {
   const { customer, opening, totals, closing, bookings, models, tokens, ...rest } = toMonthlyStatement(row);
   const total = (kind: string, amount: number) => ({ section: "totals", kind, amount });

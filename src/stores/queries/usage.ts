@@ -112,10 +112,7 @@ function lateQuery({ from, to }: IdRange) {
     group by request.organization_id, request.token_id, request.model, request.upstream, bucket`;
 }
 
-/**
- * Finds sums of a day that differ from those of its requests. Leaves out organizations that booked requests of the day after a
- * time, and those whose requests of the day are closed.
- */
+/** Finds sums of a day that differ from those of its requests, where these are not closed and none was booked after a time. */
 export function differencesOfDay(day: number, bookedMs: number): Sql {
   const { counts, negative, differs } = USAGE_SUMS;
   const range = { from: idAt(day), to: idAt(day + DAY_MS) };
