@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { expect, test } from "vitest";
 import { bulkStatements } from "./support/bulk.ts";
+import { runTollgate } from "./support/command-line.ts";
 import { commandsDirectory } from "./support/commands.ts";
 
 const { directory, json, line, run } = commandsDirectory();
@@ -54,6 +55,32 @@ test("commands change the terms of an organization, and close it", async () => {
   expect(await line(1, "org", "resume", id)).toContain(closed);
   expect(await line(1, "credits", "grant", "1", "--org", id)).toContain(closed);
   expect(await line(1, "token", "create", "--org", id)).toContain(closed);
+});
+
+test("vouchers are printed as CSV, and a code is redeemed from standard input", { timeout: 180_000 }, async () => {
+  const { id } = await json("org", "create", "Workshop");
+  const { stdout } = await run("voucher", "create", "25", "--name", "May", "--count", "2", "--csv");
+  expect(stdout).toMatch(/^code,credits,expires_at,batch\r\n(([0-9A-Z]{5}-){4}[0-9A-Z]{5},25,,May\r\n){2}$/);
+  const [code = ""] = stdout.split("\n")[1]?.split(",") ?? [];
+  const redeemed = await runTollgate(["voucher", "redeem", "-", "--org", id, "--json"], directory, {}, `${code}\n`);
+  expect(redeemed).toMatchObject({ code: 0, stderr: "" });
+  expect(JSON.parse(redeemed.stdout)).toMatchObject({ amount: 25, repeated: false });
+  expect(await json("voucher", "redeem", code, "--org", id)).toMatchObject({ amount: 25, repeated: true });
+  const [batch] = await json("voucher", "list");
+  expect((await run("voucher", "revoke", batch.id)).stdout).toMatch(/^redeemed +1\nrevoked +1$/m);
+  expect(await line(1, "voucher", "redeem", "7K3QX", "--org", id)).toContain("there is no such voucher");
+});
+
+test("a command says when the window of each budget ends", async () => {
+  const { id } = await json("org", "create", "Windows");
+  const create = ["budget", "create", "--org", id, "--amount", "2"];
+  await json(...create, "--name", "users", "--window", "day", "--each", "metadata.user");
+  const { id: life } = await json(...create, "--name", "life", "--window", "lifetime");
+  const [users] = await json("budget", "list", "--org", id);
+  expect(users).toMatchObject({ current: null, resetsAt: expect.stringMatching(/T00:00:00\.000Z$/) });
+  expect((await run("budget", "list", "--org", id)).stdout).toMatch(/ by value +\S+T00:00:00\.000Z\n.* held +-\n?$/);
+  expect((await run("budget", "show", users.id, "--org", id)).stdout).toContain(users.resetsAt);
+  expect((await run("budget", "show", life, "--org", id)).stdout).toMatch(/^resets +-$/m);
 });
 
 test("a command prints what retention would remove, and another one removes it", async () => {

@@ -42,7 +42,7 @@ export function printable(text: string, charactersMax: number): string {
 
 /** Replaces the characters of a text of several lines that `printable` replaces, so that no terminal obeys them. */
 export function printableLines(text: string): string {
-  return text.replace(/(?!\r?\n|\t)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, "\uFFFD");
+  return text.replace(/(?!\r?(?:\n|$)|\t)[\p{Cc}\p{Zl}\p{Zp}\p{Bidi_Control}]/gu, "\uFFFD");
 }
 
 /** Tells whether both stores can keep a text as it is: UTF-8 has no half of a surrogate pair, PostgreSQL's text no NUL. */

@@ -108,7 +108,7 @@ describe("a usage error exits with 2 and prints one line with a hint", () => {
 describe("an invalid value exits with 1 and prints one line", () => {
   const data = ["--data-dir", directory];
   const credits = (flag: string, found: string, least: string) =>
-    `tollgate: ${flag} is "${found}", but must be a decimal number of credits, ${least}, with at most 6 decimals.`;
+    `tollgate: ${flag} is "${found}", but must be a decimal number of credits, ${least}, at most 9000000000, with at most 6 decimals.`;
   const playground = ["--org", "org_playground"];
   beforeAll(async () => {
     expect((await run("org", "create", "x", ...data)).code).toBe(0);

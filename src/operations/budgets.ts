@@ -78,7 +78,7 @@ export const listBudgets = sharedOperation({
         AMOUNT: ({ amount }) => amount ?? "-",
         LIMITS: limitsText,
         SPENT: ({ current, amount }) => (amount === null ? "-" : spentText(current)),
-        RESETS: ({ current }) => current?.resets_at ?? "-",
+        RESETS: ({ resets_at }) => resets_at ?? "-",
       },
     }),
   ],
@@ -223,7 +223,7 @@ export const showBudget = sharedOperation({
       text({ counters: { data }, ...budget }) {
         const values = data.filter(({ value }) => value !== null);
         return budgetText(budget, {
-          ...{ spent: spentText(budget.current), resets: (budget.current ?? data[0])?.resets_at ?? "-" },
+          ...{ spent: spentText(budget.current), resets: budget.resets_at ?? "-" },
           ...Object.fromEntries(values.map((counter) => [String(counter.value), spentText(counter)])),
         });
       },

@@ -2,7 +2,7 @@ import type { Page, PageRequest } from "../admin/directory.ts";
 import { inCamelCase } from "../api/names.ts";
 import { isoTime, parseTime } from "../api/time.ts";
 import { LINE, LINE_WORDS } from "../api/wording.ts";
-import { creditsFromMicro, type MicroCredits, parseCredits } from "../credits/amount.ts";
+import { creditsFromMicro, MICRO_CREDITS_MAX, type MicroCredits, parseCredits } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import { OperatorError } from "../errors.ts";
 import type { Store } from "../stores/store.ts";
@@ -55,7 +55,7 @@ export interface CommandCall {
 
 type CallingCommand<Own extends CommandFlags> = Pick<OperationCommand<Own>, "usage" | "summary" | "flags"> & {
   /** Default: the values are the parameters of the path, and the fields of the body or the query. Throws OperatorError. */
-  call?(values: ValuesOf<Own>): CommandCall;
+  call?(values: ValuesOf<Own>): CommandCall | Promise<CommandCall>;
 };
 
 interface AnswerCommand<Own extends CommandFlags, Answer> extends CallingCommand<Own> {
@@ -97,7 +97,7 @@ export function commandMaker<Answer>(
         ...rest,
         input: (values) => ({ values, call: callOf(values) }),
         async run(services, { values, call }) {
-          const answer = await handle(services, call);
+          const answer = await handle(services, await call);
           return { json: json(answer, values), text: text(answer, values) };
         },
       }),
@@ -108,7 +108,7 @@ export function commandMaker<Answer>(
         async run(services, { values, call }) {
           const { organization_id: named = null, id = null } = values as Record<string, string | null>;
           await knownOrganization(services, route.includes("/organizations/:id") ? id : named);
-          const read = async (page: PageRequest) => (await handle(services, { ...call, page })) as Page<never>;
+          const read = async (page: PageRequest) => (await handle(services, { ...(await call), page })) as Page<never>;
           const entries = limit === undefined ? await allPages(read) : (await read({ cursor: null, limit })).data;
           if (isOldestFirst) entries.reverse();
           return { json: entries.map((entry) => json(entry)), text: tableOf(entries, columns) };
@@ -194,7 +194,11 @@ function amountFrom(least: MicroCredits, leastWords: string) {
   return (text: string, name: string): number => {
     const amount = /[eE]/.test(text) ? undefined : parseCredits(text);
     if (amount === undefined || amount < least) {
-      refuse(name, text, `a decimal number of credits, ${leastWords}, with at most 6 decimals`);
+      refuse(
+        name,
+        text,
+        `a decimal number of credits, ${leastWords}, at most ${creditsFromMicro(MICRO_CREDITS_MAX)}, with at most 6 decimals`,
+      );
     }
     const number = creditsFromMicro(amount);
     return parseCredits(String(number)) === amount ? number : refuse(name, text, "an amount with fewer digits");

@@ -1,3 +1,4 @@
+import { text as textOf } from "node:stream/consumers";
 import { auditRow } from "../admin/audit.ts";
 import { idCursor, pageOf, positionOf } from "../admin/directory.ts";
 import { hashOfCode, makeCode, makeId } from "../admin/token.ts";
@@ -171,8 +172,7 @@ export const revokeVoucherBatch = sharedOperation({
     make.command({
       usage: "voucher revoke <batch>",
       flags: { id: argument("<batch>", text) },
-      text: ({ name, redeemed, revoked }) =>
-        `${name}: ${revoked} vouchers are revoked, ${redeemed} were redeemed before.`,
+      text: ({ id, name, redeemed, revoked }) => facts({ id, name, redeemed, revoked }),
     }),
   ],
 });
@@ -207,12 +207,15 @@ export const redeemVoucher = sharedOperation({
   commands: (make) => [
     make.command({
       usage: "voucher redeem <code>",
-      summary: "Redeem a voucher for an organization",
+      summary: "Redeem a voucher for an organization; the code - is read from standard input",
       flags: {
         code: argument("<code>", text),
         id: required("--org <id>", "organization that gets the credits"),
       },
-      call: ({ id, code }) => ({ params: { id }, body: { code } }),
+      call: async ({ id, code }) => ({
+        params: { id },
+        body: { code: code === "-" ? (await textOf(process.stdin)).trim() : code },
+      }),
       json: (booking) => bookingJson(booking, {}),
       text: (booking) => bookingText(booking, "granted"),
     }),

@@ -11,6 +11,7 @@ import {
   currentUse,
   hasAmount,
   type SpendingBudget,
+  windowAt,
   windowEnd,
 } from "../credits/budgets.ts";
 import type { BudgetUse } from "../credits/facts.ts";
@@ -70,7 +71,7 @@ export async function budgetAnswers(
   const answers: Budget[] = [];
   // One by one: a hundred budgets of one organization must not take all connections of the store.
   for (const row of rows) {
-    const { id, each, capOf, createdAtMs } = row;
+    const { id, each, window, amount, capOf, createdAtMs } = row;
     const counter = () => (hasAmount(row) ? counterAnswer(row, currentUse(row, nowMs), uses.get(id)) : null);
     answers.push({
       object: "budget",
@@ -80,6 +81,7 @@ export async function budgetAnswers(
       cap_of: capOf && (holders.get(capOf) ?? capOf),
       by_callers_word: await isByCallersWord(row),
       current: each === null ? counter() : null,
+      resets_at: amount === null ? null : isoTime(windowEnd(window, windowAt(window, nowMs))),
       created_at: isoTime(createdAtMs),
     });
   }

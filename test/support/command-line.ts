@@ -27,9 +27,15 @@ export interface Started {
 }
 
 /** Starts `tollgate` in a directory, without the variables of this process that would configure it. */
-export function startTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Started {
+export function startTollgate(
+  words: string[],
+  cwd: string,
+  environment: Record<string, string> = {},
+  input?: string,
+): Started {
   const env = childEnvironment(environment);
-  const child = spawn(process.execPath, [mainFile(), ...words], { cwd, env, stdio: ["ignore", "pipe", "pipe"] });
+  const child = spawn(process.execPath, [mainFile(), ...words], { cwd, env });
+  child.stdin.end(input);
   let stdout = "";
   let stderr = "";
   child.stdout.on("data", (data) => {
@@ -64,7 +70,12 @@ export async function runCommand(
   return { code, stdout, ...splitStore(stderr) };
 }
 
-/** Runs a command to its end. */
-export function runTollgate(words: string[], cwd: string, environment: Record<string, string> = {}): Promise<Ended> {
-  return startTollgate(words, cwd, environment).ended;
+/** Runs a command to its end; `input` is its standard input. */
+export function runTollgate(
+  words: string[],
+  cwd: string,
+  environment: Record<string, string> = {},
+  input?: string,
+): Promise<Ended> {
+  return startTollgate(words, cwd, environment, input).ended;
 }

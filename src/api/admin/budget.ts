@@ -12,6 +12,7 @@ import {
   PositiveAmount,
   Strict,
   Time,
+  TimeOf,
 } from "./common.ts";
 
 const METADATA_KEYS_MAX = 16;
@@ -73,6 +74,7 @@ export const Budget = Entity("budget", {
     "True if it depends on metadata that is not pinned for every caller it covers: one of them can choose another value.",
   ),
   current: Nullable(BudgetCounter),
+  resets_at: Nullable(TimeOf("End of the current window; null for a lifetime and where there are limits only.")),
   created_at: Time,
 });
 export type Budget = Static<typeof Budget>;

@@ -131,8 +131,7 @@ function columnsOf(mayChange: boolean, onOpen: Open): Column<Budget>[] {
     },
     {
       head: "Resets",
-      cell: ({ current, amount, window }) =>
-        amount !== null && <Reset at={current?.resets_at ?? null} window={window} />,
+      cell: ({ resets_at, amount, window }) => amount !== null && <Reset at={resets_at} window={window} />,
     },
     mayChange && { head: "Actions", right: true, cell: (budget) => <Actions budget={budget} onOpen={onOpen} /> },
   ];
