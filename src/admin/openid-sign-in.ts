@@ -4,7 +4,7 @@ import { LRUCache } from "lru-cache";
 import type { AuthorizationCodeGrantChecks, ClientAuth, Configuration, TokenEndpointResponse } from "openid-client";
 import { isObject, type JsonObject } from "../api/json.ts";
 import { printable } from "../api/wording.ts";
-import { accessOfClaims, basisOf, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
+import { accessOfClaims, givesAccess, NAME_CHARACTERS_MAX, nameOfClaims } from "../config/identity.ts";
 import type { IssuerSettings } from "../config/identity-schema.ts";
 import { ApiError } from "../errors.ts";
 import type { Person } from "../stores/queries/admin.ts";
@@ -47,8 +47,7 @@ export class OpenIdSignIn {
 
   /** Returns whether a person may still have a session: the settings that gave it are unchanged, and they are not blocked. */
   async admits(person: Pick<Person, "issuer" | "subject" | "basis">): Promise<boolean> {
-    const settings = this.#clients().find(({ issuer }) => issuer === person.issuer);
-    if (settings === undefined || basisOf(settings, Number.parseInt(person.basis, 10)) !== person.basis) return false;
+    if (!givesAccess(this.#options.issuers(), person)) return false;
     const identity = await this.#options.identities.identity(idOfPerson(person));
     return (identity?.blockedAtMs ?? null) === null;
   }

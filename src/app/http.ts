@@ -11,6 +11,7 @@ import { shortTokensOver } from "../admin/short-tokens.ts";
 import { pick } from "../api/json.ts";
 import { inSnakeCase } from "../api/names.ts";
 import { PLAYGROUND_ID } from "../api/principal.ts";
+import { givesAccess } from "../config/identity.ts";
 import type { Config } from "../config.ts";
 import { creditsJson, creditsOf } from "../credits/amount.ts";
 import { OperatorError, StoreUnavailableError } from "../errors.ts";
@@ -97,6 +98,7 @@ export function createHttp(config: Config, options: StartOptions, services: Serv
     rows: store.accounts,
     clock,
     noteUse: (...use) => lastUses.note(...use),
+    givesAccess: (person) => givesAccess(live.config.identity.issuers, person),
   });
   const identities = new Identities({
     ...{ rows: store.identities, accounts: store.accounts, keys: services.issuerKeys, clock, newId: newIdOf(options) },

@@ -32,8 +32,14 @@ export function accessOfClaims({ roles, pins }: IssuerSettings, claims: JsonObje
   return undefined;
 }
 
+/** Tells whether the settings still give a person the access with which they signed in. */
+export function givesAccess(issuers: readonly IssuerSettings[], person: { issuer: string; basis: string }): boolean {
+  const settings = issuers.find(({ issuer, clientId }) => issuer === person.issuer && clientId !== undefined);
+  return settings !== undefined && basisOf(settings, Number.parseInt(person.basis, 10)) === person.basis;
+}
+
 /** Identifies the settings on which an access depends: the first `count` roles, of which the last one matches, and the pins. */
-export function basisOf({ roles, pins }: Pick<IssuerSettings, "roles" | "pins">, count: number): string {
+function basisOf({ roles, pins }: Pick<IssuerSettings, "roles" | "pins">, count: number): string {
   return `${count} ${hash("sha256", JSON.stringify([roles.slice(0, count), pins]), "hex")}`;
 }
 

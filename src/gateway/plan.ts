@@ -58,7 +58,7 @@ export function catalogFor(catalog: Catalog, { aliases, priceList, organizationI
 }
 
 /** Adds the aliases of an organization, in front of those of the service. An alias is ignored if its model does not exist or a model has its name. */
-function withAliases(catalog: Catalog, aliases: Readonly<Record<string, string>>): Catalog {
+export function withAliases(catalog: Catalog, aliases: Readonly<Record<string, string>>): Catalog {
   const modelOf = (id: string) => {
     const model = catalog.find(id);
     return model?.id === id ? model : undefined;

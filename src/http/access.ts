@@ -1,4 +1,5 @@
 import type { FastifyReply, FastifyRequest } from "fastify";
+import type { Principal } from "../api/principal.ts";
 import { printable } from "../api/wording.ts";
 import { upstreamOf } from "../catalog/model.ts";
 import { formatCredits } from "../credits/amount.ts";
@@ -36,7 +37,7 @@ export interface RequestObserver {
   /** The trace that upstreams may continue; undefined where requests are not traced. */
   readonly traceparent: string | undefined;
   /** Its response is closed and its completion settled. `report` is undefined for a request that held no credits. */
-  ended(entry: AccessEntry, report: CompletionReport | undefined): void;
+  ended(entry: AccessEntry, report: CompletionReport | undefined, aliases: Principal["aliases"]): void;
 }
 
 export interface AccessSources {
@@ -91,7 +92,7 @@ function recordAccess(sources: AccessSources, request: FastifyRequest, entry: Ac
     const traceId = observer?.traceId;
     const fields = report === undefined ? { traceId } : loggedFields(report, request.modelName, traceId);
     sources.accessLog.record(entry, fields);
-    observer?.ended(entry, report);
+    observer?.ended(entry, report, caller?.principal?.aliases ?? null);
   };
   if (settlement !== null) void settlement.then(record);
   else record(undefined);

@@ -68,7 +68,12 @@ function setUp(changes: Partial<TokenWithOrganization> = {}) {
     },
   };
   const noteUse = (...use: [string, number, boolean]) => uses.push(use);
-  return { token, state, uses, authenticator: new Authenticator({ rows, clock: () => state.nowMs, noteUse }) };
+  return {
+    token,
+    state,
+    uses,
+    authenticator: new Authenticator({ rows, clock: () => state.nowMs, noteUse, givesAccess: () => true }),
+  };
 }
 const settled = () => new Promise((resolve) => setTimeout(resolve, 5));
 const codeOf = async (answer: () => unknown) => {

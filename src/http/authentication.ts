@@ -12,6 +12,7 @@ import type { Gateway } from "../gateway/gateway.ts";
 import { type LimitedRequest, type LimitKey, limitKeys } from "../gateway/limits.ts";
 import { sharedRun } from "../internals/shared-run.ts";
 import type { TokenWithOrganization } from "../stores/queries/accounts.ts";
+import type { Person } from "../stores/queries/admin.ts";
 import type { Store } from "../stores/store.ts";
 import { clientAddressKey, onClosed, ownConnection } from "./connection.ts";
 import type { RunningWork } from "./overload.ts";
@@ -173,6 +174,8 @@ interface AuthenticatorOptions {
   rows: Pick<Store["accounts"], "tokenByHash" | "accountVersion">;
   clock: () => number;
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
+  /** Tells whether the configuration still gives a person the access with which they signed in. */
+  givesAccess(person: Person): boolean;
 }
 
 type CachedToken = ReturnType<typeof cachedToken>;
@@ -224,6 +227,7 @@ export class Authenticator {
   #admit(known: CachedToken | undefined): Principal {
     if (known === undefined || known.revoked) throw new ApiError("invalid_token");
     if (known.blocked) throw new ApiError("account_blocked");
+    if (known.person !== null && !this.#options.givesAccess(known.person)) throw new ApiError("invalid_token");
     if (known.expiresAtMs !== null && this.#options.clock() >= known.expiresAtMs) throw new ApiError("expired_token");
     if (known.paused) throw new ApiError("organization_paused");
     return known.principal;
@@ -295,6 +299,7 @@ function cachedToken(row: TokenWithOrganization, version: number) {
   };
   return {
     principal,
+    person: row.person ?? null,
     expiresAtMs: row.expiresAtMs,
     // A token with a secret ends with the person who created it.
     revoked: row.revokedAtMs !== null || (isCreatorBlocked && row.kind === "secret"),

@@ -27,7 +27,7 @@ let authenticator: Authenticator;
 beforeAll(async () => {
   store = await openStore({ database: null, dataDir: directory, role: "service", creates: true, clock });
   core = { accounts: store.accounts, clock, random: randomBytes, newId: v7, actor: COMMAND_ACTOR };
-  authenticator = new Authenticator({ rows: store.accounts, clock, noteUse: () => undefined });
+  authenticator = new Authenticator({ rows: store.accounts, clock, noteUse: () => undefined, givesAccess: () => true });
 });
 afterAll(async () => {
   await store.close();

@@ -4,6 +4,7 @@ import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { ConversationRemoval } from "../api/admin/request.ts";
 import { creditsFromMicro, creditsJson, creditsOf } from "../credits/amount.ts";
+import { permits } from "../api/admin/roles.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationTerms, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
@@ -154,10 +155,11 @@ export const showOrganization = operation({
   ],
 });
 
-/** Reads an organization. Only operators and auditors see its note. Rejects with not_found. */
+/** Reads an organization as a caller sees it: those of its own see no note, and without `credits:read` no contacts. Rejects with not_found. */
 async function organizationFor(directory: Directory, who: OperationCall["who"], id: string) {
   const organization = await found(directory.organization(id));
-  return (who?.organizationId ?? null) === null ? organization : { ...organization, note: null };
+  if ((who?.organizationId ?? null) === null) return organization;
+  return { ...organization, note: null, ...(!permits(who?.role ?? null, "credits:read") && { contacts: null }) };
 }
 
 /** Reports an organization, after every grant that has taken effect or expired. Rejects with not_found. */

@@ -1,3 +1,4 @@
+import { identityTokenId } from "../admin/token.ts";
 import type { AdminModelList, ResumedRoute } from "../api/admin/reports.ts";
 import type { PlaygroundToken } from "../api/admin/session.ts";
 import { isoTime } from "../api/time.ts";
@@ -18,7 +19,7 @@ export const showService = operation({
 export const listModelsWithRoutes = operation({
   route: "GET /models",
   permission: "models:read",
-  summary: "List models with their facts and prices; operators also see their routes and the health of each",
+  summary: "List the models that the caller may use, with facts and prices; operators also see routes and their health",
   answer: { status: 200, description: "The models.", schema: (s) => s.AdminModelList },
   async handle({ gateway, clock, accounts }, { who, may }): Promise<AdminModelList> {
     // Imported here, because every command loads the list of operations.
@@ -28,11 +29,11 @@ export const listModelsWithRoutes = operation({
       import("../gateway/route-health.ts"),
     ]);
     const health = gateway.circuits.health(clock());
-    const models = who?.token?.models ?? null;
     const withRoutes = may("upstreams:read");
     const organizationId = who?.organizationId ?? "";
-    const organization = organizationId === "" ? undefined : await accounts.organization(organizationId);
-    const { models: organizationModels = null, priceList = null } = organization ?? {};
+    const { models: organizationModels = null, priceList = null } = (await accounts.organization(organizationId)) ?? {};
+    const token = who?.person ? await accounts.token(identityTokenId(who.person, organizationId)) : who?.token;
+    const models = token?.models ?? null;
     const own = { organizationId, organizationKind: "standard", organizationModels, aliases: null, priceList } as const;
     const caller = { ...own, models: models && new Set(models) };
     const usable = catalogFor(gateway.catalog, caller)

@@ -82,6 +82,8 @@ describe("the playground", () => {
     const change = (terms: object) => operator(service).call("PATCH", `/tokens/${own?.id}`, terms);
     await change({ models: ["sandbox/story"] });
     await expect.poll(() => ask(body.token), LONG).toEqual([403, "model_not_allowed"]);
+    const { body: models } = await developer.call<Listed>("GET", "/models");
+    expect(models.data.map(({ id }) => id)).toEqual(["sandbox/story"]);
     await change({ models: null, cap: 0.000001 });
     await expect.poll(() => ask(body.token), LONG).toEqual([402, "insufficient_credits"]);
     await change({ cap: null, expires_at: new Date(Date.now() + 2_000).toISOString() });
@@ -89,6 +91,20 @@ describe("the playground", () => {
     expect(codeOf(await playground(developer))).toEqual([409, "token_ended"]);
     await change({ expires_at: null, scopes: ["models:read"] });
     expect(codeOf(await playground(developer))).toEqual([403, "insufficient_scope"]);
+  });
+
+  test("a playground token ends when the configuration takes the role of its session", async () => {
+    const [owner, developer] = await Promise.all([signInAs("owner"), signInAs("developer")]);
+    const [kept, ended] = [(await playground(owner)).body.token, (await playground(developer)).body.token];
+    expect([await ask(kept), await ask(ended)]).toEqual([
+      [200, undefined],
+      [200, undefined],
+    ]);
+    await configure(["owner"]);
+    expect([await ask(kept), await ask(ended)]).toEqual([
+      [200, undefined],
+      [401, "invalid_token"],
+    ]);
   });
 
   test("people share neither a token nor kept responses", async () => {
@@ -135,6 +151,17 @@ test("a developer sees neither tokens nor caps nor spending of others, and billi
   const counters = (client: AdminClient) => Promise.all(all.map(({ id }) => countersOf(client, id)));
   expect((await counters(billing)).toSorted()).toEqual([0, 0, 1, 1, 2]);
   expect((await counters(developer)).toSorted()).toEqual([0, 0, 1, 404, 404]);
+});
+
+test("only people who read the credits of their organization see its contacts, and only operators its note", async () => {
+  const path = `/organizations/${organization.id}`;
+  const terms = { contacts: ["ada@example.com"], note: "Pays late" };
+  expect((await operator(service).call("PATCH", path, terms)).body).toMatchObject(terms);
+  const seenBy = async (role: (typeof ROLES)[number]) => (await (await signInAs(role)).call("GET", path)).body;
+  for (const role of ["owner", "billing", "member"] as const) {
+    expect(await seenBy(role)).toMatchObject({ contacts: terms.contacts, note: null });
+  }
+  expect(await seenBy("developer")).toMatchObject({ contacts: null, note: null, credits: { available: 100 } });
 });
 
 test("a JWT with scopes of this service needs `console:read` on /admin/v1, as a token does", async () => {

@@ -3,6 +3,7 @@ import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, test, vi } from "vitest";
 import { parse } from "yaml";
+import { operator } from "../support/admin.ts";
 import { ROOT, readDocuments, tableOf } from "../support/documents.ts";
 import { type ExportedMetric, readExposition, sumOf } from "../support/prometheus.ts";
 import {
@@ -65,7 +66,9 @@ async function exercised(): Promise<Map<string, ExportedMetric>> {
   for (const model of ["known", "fine", "broken"]) await (await ask(model, { stream: model === "known" })).text();
   await (await ask("none-such")).text();
   await (await ask("fine", {}, null)).text();
-  await (await ask("fine", {}, (await makeOrganization(service, "0")).token)).text();
+  const poor = await makeOrganization(service, "0");
+  await operator(service).call("PATCH", `/organizations/${poor.id}`, { aliases: { mine: "fine" } });
+  await (await ask("mine", {}, poor.token)).text();
   const embedding = { model: "sandbox/embed", input: "hello" };
   await (await send(service, "/v1/embeddings", organization.token, embedding)).text();
   return vi.waitFor(async () => {
@@ -89,6 +92,8 @@ describe("What is exported", () => {
     expect(counted({ error_type: "insufficient_credits", http_response_status_code: "402" })).toBe(1);
     expect(counted({ error_type: "upstream_error", http_response_status_code: "502" })).toBe(1);
     expect(counted({ http_response_status_code: "200" })).toBe(2);
+    const ofAlias = { gen_ai_request_model: "fine", error_type: "insufficient_credits" };
+    expect(sumOf(metrics, "gen_ai_server_request_duration_seconds_count", ofAlias)).toBe(1);
     const ofModel = { gen_ai_request_model: "broken", error_type: "upstream_error", gen_ai_provider_name: "up" };
     expect(sumOf(metrics, "gen_ai_server_request_duration_seconds_count", ofModel)).toBe(1);
     const calls = { gen_ai_provider_name: "up", tollgate_call_outcome: "failed" };

@@ -1,5 +1,6 @@
 import type { Attributes, Meter } from "@opentelemetry/api";
 import { PRICE_CLASSES, TOKEN_CLASSES } from "../../api/price-classes.ts";
+import type { Principal } from "../../api/principal.ts";
 import { TASKS } from "../../api/tasks.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
 import { tokenTotals } from "../../credits/price.ts";
@@ -26,7 +27,8 @@ export function operationOf(route: string | null, report: CompletionReport | und
 const METHODS = new Set(["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 
 export interface ModelNames {
-  modelId(name: string): string | undefined;
+  /** Returns the id of a model in the catalog, also by an alias of the caller's; undefined if there is none. */
+  modelId(name: string, aliases: Principal["aliases"]): string | undefined;
 }
 
 /** Returns the function that records a request in metrics. No label has an id, or text that a caller or an upstream chose. */
@@ -55,7 +57,7 @@ export function createRequestMetrics(
     instruments.charged.add(charged, { ...model, "tollgate.cost.known": String(isCostKnown) });
     if (isCostKnown) instruments.cost.add(Number(providerCost) * perDollar, model);
   };
-  return (entry, report) => {
+  return (entry, report, aliases) => {
     const { method, route, status, code, durationMs } = entry;
     const error = code ?? (status >= 400 ? String(status) : undefined);
     instruments.requestDuration.record(durationMs / 1000, {
@@ -69,7 +71,7 @@ export function createRequestMetrics(
     const model: Attributes = {
       "gen_ai.operation.name": operation,
       ...(report && { "gen_ai.provider.name": report.route.providerId }),
-      "gen_ai.request.model": report?.model ?? modelId(entry.model ?? "") ?? OTHER,
+      "gen_ai.request.model": report?.model ?? modelId(entry.model ?? "", aliases) ?? OTHER,
     };
     const failure = error ?? report?.code ?? undefined;
     const labels = failure === undefined ? model : { ...model, "error.type": failure };

@@ -27,8 +27,9 @@ export function beginSpan(options: SpanOptions, begun: BegunRequest): RequestObs
   return {
     traceId,
     traceparent,
-    ended: (entry, report) => {
-      describeSpan(options, span, entry, report);
+    ended: (entry, report, aliases) => {
+      const model = report?.model ?? options.modelId(entry.model ?? "", aliases);
+      describeSpan(options, span, { entry, report, model });
       if (report !== undefined) addParts(options, api.trace.setSpan(parent, span), report);
       span.end(new Date(startedMs + entry.durationMs));
     },
@@ -49,10 +50,9 @@ function parentOf(api: OpenTelemetryApi, { traceparent, tracestate }: BegunReque
 }
 
 function describeSpan(
-  { api, modelId }: SpanOptions,
+  { api }: SpanOptions,
   span: Span,
-  entry: AccessEntry,
-  report: CompletionReport | undefined,
+  { entry, report, model }: { entry: AccessEntry; report: CompletionReport | undefined; model: string | undefined },
 ): void {
   const { requestId, method, route, status } = entry;
   const error = entry.code ?? report?.code ?? (status >= 400 ? String(status) : null);
@@ -66,7 +66,6 @@ function describeSpan(
   // A request that the service refuses is no error of the service.
   if (error !== null && (status < 400 || status >= 500)) span.setStatus({ code: api.SpanStatusCode.ERROR });
   const operation = operationOf(route, report);
-  const model = report?.model ?? modelId(entry.model ?? "");
   if (operation !== undefined && model !== undefined) {
     span.updateName(`${operation} ${model}`);
     span.setAttributes({ "gen_ai.operation.name": operation, "gen_ai.request.model": model });

@@ -7,7 +7,7 @@ import type { Database, IdPage } from "../database.ts";
 import { ACCOUNT_VERSION, BALANCE, BUDGET, ORGANIZATION, TOKEN } from "../schema.ts";
 import { allOf, isAsRead, raw, type Sql, sql } from "../sql.ts";
 import type { RowOf } from "../table.ts";
-import { recordOf } from "./admin.ts";
+import { type Person, recordOf } from "./admin.ts";
 import { skipsOfMonths } from "./allowances.ts";
 import { budgetsChange } from "./budgets.ts";
 import { type TokenUpdate, writeTokenTerms } from "./token-changes.ts";
@@ -33,6 +33,8 @@ export interface TokenWithOrganization extends TokenRow {
   /** True while the person who created or rotated it, or whom it stands for, is blocked. */
   isCreatorBlocked: boolean;
   limitingBudgets: LimitingBudget[];
+  /** Who signed in to the session of a playground token. */
+  person?: Person | null;
 }
 
 export interface Succession {
@@ -184,6 +186,7 @@ function tokens({ find, findRow, findRows }: Database) {
     const pinned = person === null ? token.pinned : { ...token.pinned, ...person.pins };
     return {
       ...token,
+      person,
       pinned,
       expiresAtMs,
       scopes: token.scopes.filter((scope) => SHORT_TOKEN_SCOPES.includes(scope)),
