@@ -17,7 +17,8 @@ describe.skipIf(!hasBrowser)("tokens of developers", () => {
     provider = await startIdentityProvider([`http://127.0.0.1:${port}`]);
     [browser, service] = await Promise.all([launchBrowser(), startService({ config: {}, port })]);
     const { id: organization } = await makeOrganization(service, "10");
-    const roles = ["owner", "developer"].map((role) => ({ when: { sub: role }, role, organization }));
+    await service.tollgate("token", "create", "--org", organization, "--name", "Capped", "--cap", "5");
+    const roles = ["owner", "developer", "billing"].map((role) => ({ when: { sub: role }, role, organization }));
     const identity = { issuers: [{ ...provider.settings, roles }] };
     await writeFile(join(service.dataDir, "tollgate.yaml"), JSON.stringify({ identity }));
     const isReloaded = () => expect(service.output()).toContain("the configuration was reloaded");
@@ -29,20 +30,20 @@ describe.skipIf(!hasBrowser)("tokens of developers", () => {
     await provider?.close();
   });
 
-  /** Opens the page of tokens, signed in with the provider. */
-  async function signInAs(account: string): Promise<Visit> {
+  /** Opens a page, by default that of tokens, signed in with the provider. */
+  async function signInAs(account: string, name = "Tokens"): Promise<Visit> {
     const visitor = await visit(browser, service);
     const { page } = visitor;
     // The provider's pages name a font of another host.
     await page.context().route(/^https:/, (route) => route.abort());
     await page.setViewportSize(WINDOWS.wide);
-    await page.goto("/tokens");
+    await page.goto(`/${name.toLowerCase()}`);
     await page.getByRole("button", { name: "Sign in with Example Login" }).click();
     await page.getByPlaceholder("Enter any login").fill(account);
     await page.getByPlaceholder("and password").fill("any");
     await page.getByRole("button", { name: "Sign-in" }).click();
     await page.getByRole("button", { name: "Continue" }).click();
-    await page.getByRole("heading", { name: "Tokens", level: 1 }).waitFor();
+    await page.getByRole("heading", { name, level: 1 }).waitFor();
     visitor.pageErrors.splice(0);
     return visitor;
   }
@@ -114,5 +115,15 @@ describe.skipIf(!hasBrowser)("tokens of developers", () => {
     await page.getByRole("dialog").getByRole("button", { name: "Revoke token" }).click();
     await row.getByText("Revoked", { exact: true }).waitFor();
     expect([...owner.pageErrors, ...developer.pageErrors]).toEqual([]);
+  });
+
+  test("People of billing see the cap of a token, and nothing is refused on their page.", async () => {
+    const { page } = await signInAs("billing", "Credits");
+    const refused: string[] = [];
+    page.on("response", (response) => response.status() >= 400 && refused.push(response.url()));
+    await page.reload();
+    await page.getByText(/^Requests of tok_/).first().waitFor();
+    await settled(page);
+    expect(refused).toEqual([]);
   });
 });

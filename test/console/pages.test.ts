@@ -111,7 +111,10 @@ describe.skipIf(!hasBrowser)("the console", () => {
       .getByRole("row", { name: /sandbox\/image/ })
       .getByRole("cell", { name: "0.04 per image" })
       .waitFor();
-    const compared = page.getByRole("region", { name: "Model comparison" }).getByRole("row", { name: "Other prices" });
+    const comparison = page.getByRole("region", { name: "Model comparison" });
+    const bounds = comparison.getByRole("row", { name: "Max output tokens" }).getByRole("cell");
+    expect(await bounds.allInnerTexts()).toEqual(["16,384", "–"]);
+    const compared = comparison.getByRole("row", { name: "Other prices" });
     expect(await compared.getByRole("cell").allInnerTexts()).toEqual(["0.04 per image", "0.000015 per character"]);
     await page.goto("/models/sandbox/image");
     const panel = page.getByRole("dialog");

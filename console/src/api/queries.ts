@@ -1,6 +1,7 @@
 import { keepPreviousData, queryOptions, useInfiniteQuery, useQueries } from "@tanstack/react-query";
 import { useEffect } from "react";
 import type { OpenApiDocument } from "../pages/docs/document.ts";
+import { useAccess } from "../shell/session.ts";
 import { read, withQuery } from "./client.ts";
 import { useSteady } from "./steady.ts";
 import type {
@@ -136,9 +137,10 @@ export const chosen = (what: "organizations" | "tokens", id: string) =>
     staleTime: 30_000,
   });
 
-/** Returns the names of tokens by their IDs; an ID while its name loads. */
+/** Returns the names of tokens by their IDs; an ID while its name loads, and for those who may not read tokens. */
 export function useTokenNames(ids: readonly string[]): (id: string) => string {
-  const names = useQueries({ queries: ids.map((id) => chosen("tokens", id)) });
+  const enabled = useAccess().may("tokens:read");
+  const names = useQueries({ queries: ids.map((id) => ({ ...chosen("tokens", id), enabled })) });
   return (id) => names[ids.indexOf(id)]?.data?.name ?? id;
 }
 

@@ -42,7 +42,7 @@ export function ModelPanel({ model, onClose }: { model: Model; onClose: () => vo
           )}
           <CopyIcon text={id} label="Copy ID" />
         </div>
-        <Facts facts={factsOf(model, isOpenToGuests).filter(([, value]) => value !== NO_PRICE)} />
+        <Facts facts={factsOf(model, isOpenToGuests).filter(([, value]) => value !== NO_VALUE)} />
         <PriceHistory model={model} />
         {may("usage:read") && <ModelUsage id={id} />}
         {may("upstreams:read") && <ModelLatency key={id} model={model} />}
@@ -127,7 +127,7 @@ export function Compare({ models, onClear }: { models: readonly Model[]; onClear
   if (models.length === 1) return <p className="soft">Select another model to compare with {models[0]?.name}.</p>;
   const compared = models.map((model) => ({ model, facts: factsOf(model, isOpenToGuests) }));
   const names = compared[0]?.facts.map(([name]) => name) ?? [];
-  const isPriced = (index: number) => compared.some(({ facts }) => facts[index]?.[1] !== NO_PRICE);
+  const isPriced = (index: number) => compared.some(({ facts }) => facts[index]?.[1] !== NO_VALUE);
   return (
     <Card title="Comparison" flush actions={<Button onClick={onClear}>Clear</Button>}>
       {/* biome-ignore lint/a11y/noNoninteractiveTabindex: scrolling areas must be reachable by keyboard */}
@@ -169,12 +169,12 @@ export function cutoffLabel({ cutoff_date: date, cutoff_basis: basis }: Model): 
   return basis === "stated" ? formatDate(date) : `Not published; released ${formatDate(date)}`;
 }
 
-const NO_PRICE = "–";
+const NO_VALUE = "–";
 
 /** Formats the price of a class of tokens; a dash for a model that is charged by calls alone, such as by the image. */
 export function tokenPriceText({ prices, pricing_details }: Model, name: keyof Model["prices"]): string {
   const isFree = prices.input + prices.output === 0;
-  return isFree && hasOtherPrices({ pricing_details }) ? NO_PRICE : formatExactCredits(prices[name] ?? 0);
+  return isFree && hasOtherPrices({ pricing_details }) ? NO_VALUE : formatExactCredits(prices[name] ?? 0);
 }
 
 /** Returns true if calls of a model have a price, such as each image. */
@@ -184,7 +184,7 @@ export function hasOtherPrices({ pricing_details }: Pick<Model, "pricing_details
 
 /** Formats the prices of calls; a dash if there are none. */
 export function otherPricesText(prices: Parameters<typeof callPricesText>[0]): string {
-  return callPricesText(prices) || NO_PRICE;
+  return callPricesText(prices) || NO_VALUE;
 }
 
 /** Returns true if guests can use the playground, so that it matters which models are open to them. */
@@ -204,7 +204,7 @@ function factsOf(model: Model, isOpenToGuests: boolean): [name: string, value: R
     ["Provider", model.owned_by],
     ["Category", model.category],
     ["Context window", model.context_length === null ? "Unknown" : `${formatCount(model.context_length)} tokens`],
-    ["Max output tokens", formatCount(model.max_output_tokens)],
+    ["Max output tokens", model.max_output_tokens === 0 ? NO_VALUE : formatCount(model.max_output_tokens)],
     ["Knowledge cutoff", cutoffLabel(model)],
     ["Input, credits per million tokens", tokenPriceText(model, "input")],
     ["Cached input, credits per million tokens", tokenPriceText(model, "cached_input")],
