@@ -2,7 +2,6 @@ import { SERVICE_ACTOR } from "./admin/audit.ts";
 import { createLastUses } from "./admin/last-uses.ts";
 import { firstAdminToken } from "./admin/operators.ts";
 import { createSignInFailures } from "./admin/sessions.ts";
-import type { Principal } from "./api/principal.ts";
 import { ensureFirstOrganization } from "./app/first-run.ts";
 import { createHttp, listen, urlOf } from "./app/http.ts";
 import {
@@ -23,7 +22,6 @@ import { LiveParts } from "./app/upstreams.ts";
 import { createWarnings, createWatch } from "./app/warnings.ts";
 import type { Config } from "./config.ts";
 import { Circuits } from "./gateway/circuit.ts";
-import { withAliases } from "./gateway/plan.ts";
 import { HealthFile } from "./gateway/route-health.ts";
 import { TokenCounter } from "./gateway/token-counter.ts";
 import type { ShutdownOptions } from "./http/shutdown.ts";
@@ -43,9 +41,7 @@ export async function startService(config: Config, options: StartOptions) {
   let shutdown: ShutdownOptions = { delayMs: 0, drainMs: 0 };
   let ownPort: number | undefined;
   const live = parts.adopt(new LiveParts(config, { ...options, ownPort: () => ownPort }), (opened) => opened.close());
-  const modelId = (name: string, aliases: Principal["aliases"]) =>
-    withAliases(live.catalog, aliases ?? {}).find(name)?.id;
-  const telemetry = own(await createTelemetry(config, { ...options, modelId }));
+  const telemetry = own(await createTelemetry(config, { ...options, live }));
   const { store, arrived } = await openStoreOf(config, options, () => live.database);
   parts.defer(() => store.close());
   // Stopped after the ledger, so that charges are booked before anything else is written.

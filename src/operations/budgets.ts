@@ -13,7 +13,7 @@ import {
   type SpendingBudget,
   windowAt,
 } from "../credits/budgets.ts";
-import { ApiError, OperatorError } from "../errors.ts";
+import { ApiError } from "../errors.ts";
 import { budgetAnswers, budgetFor, counterAnswer } from "../reports/budgets.ts";
 import {
   argument,
@@ -33,6 +33,7 @@ import {
 import {
   type AccountCore,
   type Core,
+  changesIn,
   checkModels,
   checkName,
   defined,
@@ -261,13 +262,10 @@ export const changeBudget = sharedOperation({
         ...LIMIT_FLAGS,
         noLimits: toggle("--no-limits", "remove its limits"),
       },
-      call({ id, budget_id, name, amount, noLimits, ...flags }) {
-        const limits = limitsIn(flags);
-        if (noLimits && limits !== null) throw new OperatorError("--no-limits and new limits exclude each other.");
-        const body = { ...(noLimits && { limits: null }), ...stated({ name, amount, limits }) };
-        if (Object.keys(body).length > 0) return { params: { id, budget_id }, body };
-        throw new OperatorError("Nothing to change: name at least one term.");
-      },
+      call: ({ id, budget_id, name, amount, noLimits, ...flags }) => ({
+        params: { id, budget_id },
+        body: changesIn({ name, amount, limits: limitsIn(flags) }, { limits: noLimits }),
+      }),
       text: (budget) => budgetText(budget),
     }),
   ],

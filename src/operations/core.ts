@@ -6,7 +6,7 @@ import { type LimitSettings, PIN_KEY, PINS_MAX, type Pins } from "../api/princip
 import { LINE, LINE_WORDS } from "../api/wording.ts";
 import type { AuditRow } from "../credits/audit.ts";
 import { isModel } from "../credits/budgets.ts";
-import { ApiError, UnknownIdError } from "../errors.ts";
+import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
 import type { BookCredits } from "../ledger/commit-queue.ts";
 import type { Offers } from "../payments/payments.ts";
 import type { StripeApi } from "../payments/stripe.ts";
@@ -148,6 +148,16 @@ export function stated<Values extends object>(
   values: Values,
 ): { [Name in keyof Values]?: Exclude<Values[Name], null> } {
   return Object.fromEntries(Object.entries(values).filter(([, value]) => value !== null)) as never;
+}
+
+/** Returns the terms that flags state, and null for those that they remove. Throws OperatorError for none, or for both of a term. */
+export function changesIn(terms: Record<string, unknown>, isRemoved: Record<string, boolean>): Record<string, unknown> {
+  const removed = Object.keys(isRemoved).filter((name) => isRemoved[name]);
+  const twice = removed.find((name) => terms[name] !== null);
+  if (twice !== undefined) throw new OperatorError(`${twice}: a new value and its removal exclude each other.`);
+  const changes = { ...stated(terms), ...Object.fromEntries(removed.map((name) => [name, null])) };
+  if (Object.keys(changes).length > 0) return changes;
+  throw new OperatorError("Nothing to change: name at least one term.");
 }
 
 /** Reads all pages of a list, the newest entries first. */

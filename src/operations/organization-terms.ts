@@ -5,7 +5,7 @@ import { isModel } from "../credits/budgets.ts";
 import { OperatorError } from "../errors.ts";
 import type { OrganizationTerms } from "../stores/queries/accounts.ts";
 import { argument, facts, line, list, optional, pairs, text, toggle, type ValuesOf } from "./command.ts";
-import { type Core, checkModels, defined, invalidValue, shortText, stated } from "./core.ts";
+import { type Core, changesIn, checkModels, defined, invalidValue, shortText } from "./core.ts";
 import { limitSettingsOf } from "./operation.ts";
 
 export const EXTERNAL_ID = optional("--external-id <id>", "its id in another system, unique here", (given, name) => {
@@ -96,28 +96,11 @@ export const UPDATE = {
   usage: "org update <id>",
   summary: "Change an organization; terms without a flag stay as they are",
   flags: UPDATE_FLAGS,
-  call({
-    id,
-    allModels,
-    noAliases,
-    noPriceList,
-    noExternalId,
-    noNote,
-    aliases,
-    ...terms
-  }: ValuesOf<typeof UPDATE_FLAGS>) {
-    if (allModels && terms.models !== null) throw new OperatorError("--model and --all-models exclude each other.");
-    const body = {
-      ...stated(terms),
-      ...(allModels && { models: null }),
-      ...(aliases !== null && { aliases: Object.fromEntries(aliases) }),
-      ...(noAliases && { aliases: null }),
-      ...(noPriceList && { price_list: null }),
-      ...(noExternalId && { external_id: null }),
-      ...(noNote && { note: null }),
-    };
-    if (Object.keys(body).length > 0) return { params: { id }, body };
-    throw new OperatorError("Nothing to change: name at least one term.");
+  call({ id, ...flags }: ValuesOf<typeof UPDATE_FLAGS>) {
+    const { allModels, noAliases, noPriceList, noExternalId, noNote, aliases, ...terms } = flags;
+    const isRemoved = { models: allModels, aliases: noAliases, price_list: noPriceList };
+    const stated = { ...terms, aliases: aliases && Object.fromEntries(aliases) };
+    return { params: { id }, body: changesIn(stated, { ...isRemoved, external_id: noExternalId, note: noNote }) };
   },
   text: ({ id, name, models, aliases, price_list, external_id, contacts, note }: Organization) =>
     facts({

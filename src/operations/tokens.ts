@@ -1,7 +1,7 @@
 import { makeTokenRow } from "../admin/token.ts";
 import { SCOPES } from "../api/principal.ts";
 import { isoTime } from "../api/time.ts";
-import { ApiError, OperatorError, UnknownIdError } from "../errors.ts";
+import { ApiError, UnknownIdError } from "../errors.ts";
 import type { TokenRow, TokenWithBudget } from "../stores/queries/accounts.ts";
 import {
   argument,
@@ -18,6 +18,7 @@ import {
 } from "./command.ts";
 import {
   type AccountCore,
+  changesIn,
   checkLimits,
   checkModels,
   checkName,
@@ -25,7 +26,6 @@ import {
   closedOrganization,
   found,
   rowRecord,
-  stated,
 } from "./core.ts";
 import { operation, organizationIn, requireOwn, sharedOperation, timeOf } from "./operation.ts";
 import { boundsOf, boundTerms, creatorIn, type OwnBounds, requireToken } from "./token-bounds.ts";
@@ -197,20 +197,13 @@ export const changeToken = sharedOperation({
         pins: pairs("--pin <key=value...>", "metadata that its requests always have, in place of the present one"),
         noPins: toggle("--no-pin", "remove its pinned metadata"),
       },
-      call({ id, allModels, noExpiry, noCap, pins, noPins, ...terms }) {
-        if (allModels && terms.models !== null) {
-          throw new OperatorError("--model and --all-models exclude each other.");
-        }
-        const body = {
-          ...stated(terms),
-          ...(allModels && { models: null }),
-          ...(noExpiry && { expires_at: null }),
-          ...(noCap && { cap: null }),
-          ...((pins !== null || noPins) && { pinned: pinsOf(pins) }),
-        };
-        if (Object.keys(body).length > 0) return { params: { id }, body };
-        throw new OperatorError("Nothing to change: name at least one term.");
-      },
+      call: ({ id, allModels, noExpiry, noCap, pins, noPins, ...terms }) => ({
+        params: { id },
+        body: changesIn(
+          { ...terms, pinned: pinsOf(pins) },
+          { models: allModels, expires_at: noExpiry, cap: noCap, pinned: noPins },
+        ),
+      }),
       json: tokenJson,
       text: tokenText,
     }),

@@ -191,7 +191,7 @@ describe("limits of budgets", () => {
     expect(await run<Budget[]>("list")).toMatchObject([{ id: made.id, limits }]);
     expect(await run("update", made.id, "--no-limits")).toMatchObject({ amount: 4, limits: null });
     const unclear = run("update", made.id, "--no-limits", "--requests-per-minute", "1");
-    await expect(unclear).rejects.toThrow(/--no-limits and new limits exclude each other/);
+    await expect(unclear).rejects.toThrow(/limits: a new value and its removal exclude each other/);
     // No limit is stated in an object without any.
     const added = await make(id, { amount: 1, limits: {} });
     expect(added).toMatchObject({ amount: 1, limits: null });

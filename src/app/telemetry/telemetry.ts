@@ -1,8 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Meter } from "@opentelemetry/api";
+import type { Catalog } from "../../catalog/model.ts";
 import { isLoopback } from "../../config/formats.ts";
 import type { Config } from "../../config.ts";
 import { creditsFromMicro } from "../../credits/amount.ts";
+import { withAliases } from "../../gateway/plan.ts";
 import type { BegunRequest, RequestObserver } from "../../http/access.ts";
 import { listenForMetrics } from "../../http/health.ts";
 import { COMMIT_FAILURES } from "../../ledger/commit-queue.ts";
@@ -22,14 +24,17 @@ const STOP_MS = 2_000;
 export type Telemetry = Awaited<ReturnType<typeof createTelemetry>>;
 
 /** Creates the telemetry of a configuration. Rejects with OperatorError if a package that it needs is not installed. */
-export async function createTelemetry(config: Config, options: ModelNames & { version: string; log: Log }) {
-  const { version, log } = options;
+export async function createTelemetry(
+  config: Config,
+  { version, log, live }: { version: string; log: Log; live: { readonly catalog: Catalog } },
+) {
+  const modelId: ModelNames["modelId"] = (name, aliases) => withAliases(live.catalog, aliases ?? {}).find(name)?.id;
   const onFailure = (failure: unknown) => log.warn({ err: failure }, "telemetry could not be exported");
   const sdkOptions = { version, onFailure };
   const [meters, tracers] = await Promise.all([createMeters(config, sdkOptions), createTracers(config, sdkOptions)]);
   const perDollar = Number(config.credits.perDollar);
-  const record = meters && createRequestMetrics(meters.meter, { ...options, perDollar });
-  const spans = tracers && { ...options, ...tracers };
+  const record = meters && createRequestMetrics(meters.meter, { modelId, perDollar });
+  const spans = tracers && { modelId, ...tracers };
   let endObserving: (() => void) | undefined;
   let stopServing: (() => Promise<void>) | undefined;
   return {
