@@ -239,16 +239,10 @@ export const changeOrganization = sharedOperation({
           onOrOff,
         ),
       },
-      call: ({ id, keeps_conversations: conversations, keeps_responses: responses }) => ({
-        params: { id },
-        body: { keeps_conversations: conversations ?? undefined, keeps_responses: responses ?? undefined },
-      }),
-      json: ({ id, keeps_conversations, keeps_responses }) => ({
-        ...{ id, keepsConversations: keeps_conversations, keepsResponses: keeps_responses },
-      }),
-      text({ id, keeps_conversations, keeps_responses }) {
-        return facts({ id, conversations: onOff(keeps_conversations), responses: onOff(keeps_responses) });
-      },
+      call: ({ id, ...body }) => ({ params: { id }, body: stated(body) }),
+      json: ({ id, keeps_conversations, keeps_responses }) => jsonOf({ id, keeps_conversations, keeps_responses }),
+      text: ({ id, keeps_conversations, keeps_responses }) =>
+        facts({ id, conversations: onOff(keeps_conversations), responses: onOff(keeps_responses) }),
     }),
   ],
 });
@@ -282,7 +276,6 @@ export const changeTokenBounds = sharedOperation({
           integer(1, 3_650),
         ),
       },
-      call: ({ id, ...body }) => ({ params: { id }, body }),
       json: ({ id, token_bounds }) => ({ id, ...jsonOf(token_bounds) }),
       text: ({ id, token_bounds: { max_count, models, max_cap, max_days } }) =>
         facts({

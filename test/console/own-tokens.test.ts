@@ -122,7 +122,10 @@ describe.skipIf(!hasBrowser)("tokens of developers", () => {
     const refused: string[] = [];
     page.on("response", (response) => response.status() >= 400 && refused.push(response.url()));
     await page.reload();
-    await page.getByText(/^Requests of tok_/).first().waitFor();
+    await page
+      .getByText(/^Requests of tok_/)
+      .first()
+      .waitFor();
     await settled(page);
     expect(refused).toEqual([]);
   });
