@@ -199,15 +199,12 @@ function refuseMissing(
   hasConfiguredModels: boolean,
 ): void {
   if (!hasConfiguredModels && LOCAL_SERVERS.some((server) => id.startsWith(`${server.id}/`))) return;
-  fail(key, `found ${JSON.stringify(id)}, which is no model`, idsOf(models));
+  const ids = [...models.keys()].sort();
+  const shown = ids.length <= IDS_SHOWN_MAX ? ids : [...ids.slice(0, IDS_SHOWN_MAX), "…"];
+  fail(key, `found ${JSON.stringify(id)}, which is no model`, shown.join(", "));
 }
 
 const IDS_SHOWN_MAX = 8;
-
-function idsOf(models: ReadonlyMap<string, CatalogModel>): string {
-  const ids = [...models.keys()].sort();
-  return ids.length <= IDS_SHOWN_MAX ? ids.join(", ") : `${ids.slice(0, IDS_SHOWN_MAX).join(", ")}, …`;
-}
 
 /** Returns the newest model with tools of the cheaper half of a family, else of all models, else of the sandbox. */
 function usualModel(models: readonly CatalogModel[], beginning: string): CatalogModel | undefined {

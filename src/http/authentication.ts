@@ -174,7 +174,6 @@ interface AuthenticatorOptions {
   rows: Pick<Store["accounts"], "tokenByHash" | "accountVersion">;
   clock: () => number;
   noteUse(tokenId: string, atMs: number, isFirst: boolean): void;
-  /** Tells whether the configuration still gives a person the access with which they signed in. */
   givesAccess(person: Person): boolean;
 }
 

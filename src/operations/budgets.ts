@@ -363,8 +363,7 @@ async function isByCallersWord({ budgets, issuers }: Core, row: BudgetRow): Prom
   const without = (key: string) => accepted.filter(({ pins }) => !Object.hasOwn(pins, key));
   // A caller of an issuer has no token before its first request.
   const organizations = keys.flatMap(without).flatMap(({ roles }) => roles.map(({ organization }) => organization));
-  const isOpen = organizations.some((one) => typeof one === "object" || one === organizationId);
-  if (callerIds === null && isOpen) return true;
+  if (callerIds === null && organizations.some((one) => typeof one === "object" || one === organizationId)) return true;
   return budgets.hasFreeCaller(row, keys, (key) => without(key).map(({ issuer }) => issuer));
 }
 

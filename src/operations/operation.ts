@@ -191,8 +191,7 @@ export function timeOf(param: string, text: string | null | undefined): number |
 export function timesOf({ from, to }: { from?: string | undefined; to?: string | undefined }) {
   const [fromMs, toMs] = [timeOf("from", from), timeOf("to", to)];
   if (fromMs === null || toMs === null || fromMs <= toMs) return { fromMs, toMs };
-  const message = "Invalid 'from': expected a time at or before 'to'.";
-  throw new ApiError("invalid_value", message, { param: "from" });
+  throw new ApiError("invalid_value", "Invalid 'from': expected a time at or before 'to'.", { param: "from" });
 }
 
 /** Converts a time of a body that has to be in the future. Throws invalid_value for another one. */

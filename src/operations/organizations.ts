@@ -3,8 +3,8 @@ import { makeId } from "../admin/token.ts";
 import { CREDIT_WARNINGS_MAX } from "../api/admin/event-kinds.ts";
 import type { Organization } from "../api/admin/organization.ts";
 import type { ConversationRemoval } from "../api/admin/request.ts";
-import { creditsFromMicro, creditsJson, creditsOf } from "../credits/amount.ts";
 import { permits } from "../api/admin/roles.ts";
+import { creditsFromMicro, creditsJson, creditsOf } from "../credits/amount.ts";
 import type { BalanceRow } from "../credits/books.ts";
 import type { OrganizationTerms, OrganizationUpdate } from "../stores/queries/accounts.ts";
 import {
@@ -242,7 +242,7 @@ export const changeOrganization = sharedOperation({
       call: ({ id, ...body }) => ({ params: { id }, body: stated(body) }),
       json: ({ id, keeps_conversations, keeps_responses }) => jsonOf({ id, keeps_conversations, keeps_responses }),
       text: ({ id, keeps_conversations, keeps_responses }) =>
-        facts({ id, conversations: onOff(keeps_conversations), responses: onOff(keeps_responses) }),
+        facts({ id, conversations: keeps_conversations ? "on" : "off", responses: keeps_responses ? "on" : "off" }),
     }),
   ],
 });
@@ -292,17 +292,11 @@ export const changeTokenBounds = sharedOperation({
 /** Sets the thresholds at which an organization is warned. Rejects with not_found or invalid_value. */
 export async function updateCreditWarnings(core: AccountCore, id: string, amounts: bigint[] | null): Promise<void> {
   if (amounts !== null && amounts.length > CREDIT_WARNINGS_MAX) {
-    const found = `a list of ${amounts.length} amounts`;
-    throw invalidValue("credit_warnings", found, `a list of at most ${CREDIT_WARNINGS_MAX}`);
+    throw invalidValue("credit_warnings", `${amounts.length} amounts`, `${CREDIT_WARNINGS_MAX} or fewer`);
   }
   const after = { creditWarnings: amounts?.map(creditsFromMicro) ?? null };
   const record = rowRecord(core, "organization.change", { organizationId: id, id }, { after });
-  const isKnown = await core.accounts.changeCreditWarnings(id, amounts, record);
-  if (!isKnown) throw unknownOrganization(id);
-}
-
-function onOff(isOn: boolean): string {
-  return isOn ? "on" : "off";
+  if (!(await core.accounts.changeCreditWarnings(id, amounts, record))) throw unknownOrganization(id);
 }
 
 async function changed(services: CommandServices, id: string, change: OrganizationUpdate) {

@@ -67,8 +67,7 @@ export const resumeRoute = operation({
   async handle({ gateway, audit, actor, resumptions, clock }, { body: { route } }): Promise<ResumedRoute> {
     // Imported here, because every command loads the list of operations.
     const { upstreamOf } = await import("../catalog/model.ts");
-    const isKnown = gateway.catalog.list().some(({ routes }) => routes.some((one) => upstreamOf(one) === route));
-    if (!isKnown) {
+    if (!gateway.catalog.list().some(({ routes }) => routes.some((one) => upstreamOf(one) === route))) {
       const message = "There is no route with this name. GET /admin/v1/models lists the routes of all models.";
       throw new ApiError("invalid_value", message, { param: "route" });
     }
