@@ -1,3 +1,5 @@
+import type { TOP_UP } from "../stores/admin-schema.ts";
+import type { RowOf } from "../stores/table.ts";
 import { creditsFromMicro, MICRO_CREDITS_MAX, type MicroCredits, minimum, powerOfTen, readDecimal } from "./amount.ts";
 
 /** Amounts of money are integers of the currency's smallest unit, as Stripe states them: https://docs.stripe.com/currencies#minor-units */
@@ -23,12 +25,7 @@ export function moneyNumber(minor: bigint, currency: string): number {
   return Number(minor) / 10 ** digitsOf(currency);
 }
 
-interface TopUpTerms {
-  threshold: MicroCredits;
-  price: bigint;
-  monthlyMaximum: bigint;
-  currency: string;
-}
+type TopUpTerms = Pick<RowOf<typeof TOP_UP>, "threshold" | "price" | "monthlyMaximum" | "currency">;
 
 /** Returns the terms of an automatic top-up as the API and events state them. */
 export function topUpTerms({ threshold, price, monthlyMaximum, currency }: TopUpTerms) {

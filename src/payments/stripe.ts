@@ -2,7 +2,7 @@ import { Agent as HttpAgent } from "node:http";
 import { Agent as HttpsAgent } from "node:https";
 import type { Stripe } from "stripe";
 import type { StripeSettings } from "../config/payments-schema.ts";
-import { formatCredits, type MicroCredits, parseCredits } from "../credits/amount.ts";
+import { formatCredits, parseCredits } from "../credits/amount.ts";
 import type { PaymentRow } from "../credits/books.ts";
 import { ApiError } from "../errors.ts";
 import type { TopUpCharge, TopUpRow } from "../stores/queries/top-ups.ts";
@@ -33,12 +33,7 @@ export interface StripeOptions {
   requestTimeoutMs?: number;
 }
 
-export interface NewSession {
-  organizationId: string;
-  price: bigint;
-  credits: MicroCredits;
-  returnUrl: string;
-}
+type NewSession = Pick<TopUpCharge, "organizationId" | "price" | "credits"> & { returnUrl: string };
 
 /** Why something at Stripe is nothing that this service can use. */
 interface Ignored {
@@ -207,6 +202,8 @@ export class StripeApi {
       return { ignored: `${type} is of the other mode, live or test, than the secret key` };
     const subject = data.object as { id: string; mode?: string; payment_intent?: string | { id: string } | null };
     if (subject.mode === "setup") return { setupId: subject.id };
+    // Another product of the same account sells it: this service sells no subscriptions.
+    if (subject.mode === "subscription") return {};
     const named = type.startsWith("payment_intent.") ? subject.id : subject.payment_intent;
     const id = typeof named === "string" ? named : (named?.id ?? "");
     return PAYMENT_ID.test(id) ? { id } : { ignored: `${type} names no PaymentIntent` };

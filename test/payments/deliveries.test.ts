@@ -136,6 +136,15 @@ describe.each(KINDS)("payments on $kind", ({ open, runs, skip }) => {
       expect(await balance(organizationId)).toMatchObject({ granted: 0n });
     });
 
+    test("a subscription that another product of the Stripe account sells is not logged", async () => {
+      const object = { object: "checkout.session", id: "cs_1", mode: "subscription", payment_intent: null };
+      await deliver(
+        paymentsOf(),
+        stripe.event("checkout.session.completed", (await payment()).intent, { data: { object } }),
+      );
+      expect(logged).toEqual([]);
+    });
+
     const otherMetadata = { tollgate_organization: "org_x", tollgate_credits: "9" };
     test.each<[string, RegExp, Record<string, unknown>, ((intent: string) => string)?]>([
       ["has a live session", /other mode/, { livemode: true }],
