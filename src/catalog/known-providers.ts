@@ -12,8 +12,10 @@ export interface ProviderIdentity {
   baseUrl: string | null;
 }
 
+type Address = Pick<ProviderIdentity, "kind" | "baseUrl">;
+
 /** Returns the known provider with a kind or an address; undefined for any other server. */
-export function identify({ kind, baseUrl }: Pick<ProviderIdentity, "kind" | "baseUrl">): KnownProvider | undefined {
+export function identify({ kind, baseUrl }: Address): KnownProvider | undefined {
   // A wire of its own belongs to one provider at any address.
   if (kind !== OPENAI_COMPATIBLE) return KNOWN_PROVIDERS.find((provider) => provider.kind === kind);
   const host = hostOf(baseUrl);
@@ -32,7 +34,7 @@ export function limitsOf(known: KnownProvider, { kind }: Pick<ProviderIdentity, 
 export function deviationsOf({
   kind,
   baseUrl,
-}: Pick<ProviderIdentity, "kind" | "baseUrl">): Pick<KnownProvider, "baseUrl" | "requestFormat" | "secondWire"> {
+}: Address): Pick<KnownProvider, "baseUrl" | "requestFormat" | "secondWire"> {
   const host = hostOf(baseUrl);
   const isKnown = (row: KnownProvider) =>
     kind === OPENAI_COMPATIBLE ? host && `.${host}`.endsWith(`.${hostOf(row.baseUrl)}`) : row.kind === kind;

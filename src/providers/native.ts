@@ -9,7 +9,7 @@ import { MessagesReader } from "./native/messages.ts";
 import { ResponsesReader } from "./native/responses.ts";
 import { toResponsesBody } from "./native/responses-request.ts";
 import { ask, type WireReader } from "./openai/answer.ts";
-import type { Provider, ProviderAnswer, ProviderCall, UpstreamRequest } from "./provider.ts";
+import type { Provider, ProviderCall, UpstreamRequest } from "./provider.ts";
 import { fitSchemas } from "./schemas.ts";
 import type { Scrub } from "./scrub.ts";
 import type { Environment, ProviderSettings, SecondWire } from "./settings.ts";
@@ -116,26 +116,17 @@ export function withSecondWire(provider: Provider, settings: ProviderSettings, e
 }
 
 async function pass(client: UpstreamClient, wire: NativeWire, call: ProviderCall, native: NativeRequest) {
-  const { searchesMost = 0 } = call;
-  const body = wire.body(native, call.request, searchesMost);
+  const body = JSON.stringify(wire.body(native, call.request, call.searchesMost ?? 0));
   const { headers: own, ignored } = withoutDearBetas(native.headers);
-  const headers = { ...wire.headers, ...own };
   const { reader } = wire;
-  const path = wire.path(call.request);
-  const chunks = await ask(client, call, { path, headers, reader, body: JSON.stringify(body), isPassed: true });
-  return { ignored, chunks };
+  const asked = { path: wire.path(call.request), headers: { ...wire.headers, ...own }, reader, body, isPassed: true };
+  return { ignored, chunks: await ask(client, call, asked) };
 }
 
-async function translate(
-  client: UpstreamClient,
-  { path, headers }: NativeWire,
-  call: ProviderCall,
-  { requestFormat }: ProviderSettings,
-): Promise<ProviderAnswer> {
-  const { request, ignored: keywords } = fitSchemas(call.request, requestFormat?.schemas);
+async function translate(client: UpstreamClient, wire: NativeWire, call: ProviderCall, settings: ProviderSettings) {
+  const { request, ignored: keywords } = fitSchemas(call.request, settings.requestFormat?.schemas);
   const { body, ignored: left } = toResponsesBody(request);
   const reader = (scrub: Scrub) => new ResponsesReader(scrub, { keepsEvents: false });
-  const asked = { path: path(request), headers, reader, body: JSON.stringify(body), isPassed: true };
-  const chunks = await ask(client, call, asked);
-  return { ignored: [...keywords, ...left], chunks };
+  const asked = { path: wire.path(request), headers: wire.headers, reader, body: JSON.stringify(body), isPassed: true };
+  return { ignored: [...keywords, ...left], chunks: await ask(client, call, asked) };
 }

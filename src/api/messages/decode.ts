@@ -69,14 +69,9 @@ const KNOWN_TOOL = {
   refusal: "supported tools are custom ones, bash, text_editor, memory, computer and web_search",
 };
 /** Fields that make an upstream run tools, keep state or charge other prices. */
+const ABSENT = ["mcp_servers", "container", "compaction", "thread", "fallbacks", "billing_policy", "inference_geo"];
 const REFUSED = {
-  mcp_servers: NOT_HERE,
-  container: NOT_HERE,
-  compaction: NOT_HERE,
-  thread: NOT_HERE,
-  fallbacks: NOT_HERE,
-  billing_policy: NOT_HERE,
-  inference_geo: NOT_HERE,
+  ...Object.fromEntries(ABSENT.map((field) => [field, NOT_HERE])),
   speed: refused("must be 'standard'", "standard"),
   tools: { items: { properties: { type: KNOWN_TOOL } } },
 };

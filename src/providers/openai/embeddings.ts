@@ -1,5 +1,5 @@
 import { type EmbeddingVector, NumbersText } from "../../api/embeddings/vector.ts";
-import { isObject, parseJson, textOf } from "../../api/json.ts";
+import { detailsOf, isObject, parseJson, textOf } from "../../api/json.ts";
 import { answerObject } from "../errors.ts";
 import { type TaskCall, UpstreamError } from "../provider.ts";
 import type { Scrub } from "../scrub.ts";
@@ -39,12 +39,11 @@ export async function readEmbeddings(
     const index = typeof item.index === "number" ? item.index : position;
     if (index in vectors) vectors[index] = taken?.vectors[position] ?? item.embedding;
   }
-  const { prompt_tokens, total_tokens, cost } = isObject(answer.usage) ? answer.usage : {};
+  const { prompt_tokens, total_tokens, cost } = detailsOf(answer.usage);
   const usage = { prompt_tokens: prompt_tokens ?? total_tokens, completion_tokens: 0, cost };
-  const reported = isObject(answer.usage) ? usage : undefined;
   return {
     vectors: vectors as EmbeddingVector[],
-    usage: reported,
+    usage: isObject(answer.usage) ? usage : undefined,
     responseId: textOf(answer.id),
     finish_reason: "stop" as const,
   };

@@ -47,12 +47,8 @@ export const SANDBOX_TASKS: ProviderTasks = {
     check(call, "transcription");
     const duration = durationOf(Buffer.from(call.request.file.bytes));
     const text = `A WAV file of ${duration} seconds.`;
-    const whole = {
-      task: "transcribe",
-      language: "english",
-      duration,
-      segments: [{ id: 0, start: 0, end: duration, text }],
-    };
+    const segments = [{ id: 0, start: 0, end: duration, text }];
+    const whole = { task: "transcribe", language: "english", duration, segments };
     const calls = { seconds: Math.ceil(duration) };
     return { chunks: once([{ delta: { content: text }, whole, finish_reason: "stop", calls }]) };
   },
