@@ -16,13 +16,13 @@ const TEXTS = ["content", "refusal", "reasoning_content"] as const;
 /** Folds the pieces of an answer into one message. */
 export class AnswerFold {
   readonly #texts: { [Name in (typeof TEXTS)[number]]?: string } = {};
-  #details: Map<string, Fields> | undefined;
+  readonly #details = new Map<string, Fields>();
   /** The whole answer on the upstream's own wire, if the request went out on that wire and the answer is not streamed. */
   document: Readonly<Record<string, unknown>> | undefined;
   vectors: readonly EmbeddingVector[] | undefined;
   /** Null where there are none. */
   logprobs: Logprobs | null = null;
-  #calls: Map<number, ToolCall> | undefined;
+  readonly #calls = new Map<number, ToolCall>();
   readonly #media: Fields = {};
   readonly #others: Fields = {};
   /** The fields of the whole answer that this service only passes on. */
@@ -58,11 +58,11 @@ export class AnswerFold {
   message(): ReplyMessage {
     const { content, refusal = null, reasoning_content } = this.#texts;
     const hasMedia = this.#media.audio !== undefined || this.#media.images !== undefined;
-    const saysNothing = this.#calls !== undefined || refusal !== null || hasMedia;
+    const saysNothing = this.#calls.size > 0 || refusal !== null || hasMedia;
     const message: ReplyMessage = { role: "assistant", content: content ?? (saysNothing ? null : ""), refusal };
-    if (this.#calls !== undefined) message.tool_calls = [...this.#calls.values()];
+    if (this.#calls.size > 0) message.tool_calls = [...this.#calls.values()];
     if (reasoning_content !== undefined) message.reasoning_content = reasoning_content;
-    if (this.#details !== undefined) message.reasoning_details = [...this.#details.values()] as ReasoningDetail[];
+    if (this.#details.size > 0) message.reasoning_details = [...this.#details.values()] as ReasoningDetail[];
     Object.assign(message, this.#media);
     if (Object.keys(this.#others).length > 0) message.others = this.#others;
     return message;
@@ -70,14 +70,8 @@ export class AnswerFold {
 
   #add(delta: Delta): void {
     for (const name of TEXTS) if (delta[name]) this.#texts[name] = (this.#texts[name] ?? "") + delta[name];
-    for (const detail of delta.reasoning_details ?? []) {
-      this.#details ??= new Map();
-      joinDetail(this.#details, detail);
-    }
-    for (const call of delta.tool_calls ?? []) {
-      this.#calls ??= new Map();
-      joinCall(this.#calls, call);
-    }
+    for (const detail of delta.reasoning_details ?? []) joinDetail(this.#details, detail);
+    for (const call of delta.tool_calls ?? []) joinCall(this.#calls, call);
     const { annotations, audio, images, others } = delta;
     addJoined(this.#media, { annotations, audio, images });
     addJoined(this.#others, others);

@@ -47,14 +47,8 @@ export class ChoicesProgress {
 }
 
 /** Returns the pieces of an answer that is not streamed as the only item of an iteration. */
-export function once(pieces: readonly AnswerPiece[]): AsyncIterableIterator<readonly AnswerPiece[], undefined> {
-  const items = [pieces].values();
-  return {
-    [Symbol.asyncIterator]() {
-      return this;
-    },
-    next: async () => items.next(),
-  };
+export async function* once(pieces: readonly AnswerPiece[]): AsyncGenerator<readonly AnswerPiece[], undefined> {
+  yield pieces;
 }
 
 /** The type of a native event that is a whole answer, which is not streamed. */

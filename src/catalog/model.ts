@@ -3,7 +3,15 @@ import { CALL_ROWS } from "../api/price-classes.ts";
 import type { LimitSettings } from "../api/principal.ts";
 import { TASKS, taskOf } from "../api/tasks.ts";
 import { PICO_PER_MICRO, type PicoCredits } from "../credits/amount.ts";
-import { dearer, FREE, type PriceTier, pricesByClass, type UnitPrices, withoutPrices } from "../credits/price.ts";
+import {
+  computedOnce,
+  dearer,
+  FREE,
+  type PriceTier,
+  pricesByClass,
+  type UnitPrices,
+  withoutPrices,
+} from "../credits/price.ts";
 
 /** A model that callers may name, with everything that routes, holds and listings need. */
 export interface CatalogModel {
@@ -105,17 +113,10 @@ export interface Route extends PriceList {
 /** The most calls of each class that one answer is charged for if neither the configuration nor the request sets it. */
 export const CALLS_MOST_DEFAULT = 10;
 
-/** By route: V8 looks up each new text that a map is asked for in a table of all texts. */
-const UPSTREAMS = new WeakMap<Pick<Route, "providerId" | "model">, string>();
-
 /** Returns the name of an upstream in the books, in headers and in logs. */
-export function upstreamOf(route: Pick<Route, "providerId" | "model">): string {
-  const known = UPSTREAMS.get(route);
-  if (known !== undefined) return known;
-  const upstream = `${route.providerId}/${route.model}`;
-  UPSTREAMS.set(route, upstream);
-  return upstream;
-}
+export const upstreamOf = computedOnce(
+  ({ providerId, model }: Pick<Route, "providerId" | "model">) => `${providerId}/${model}`,
+);
 
 /** Prices of a request whose prompt has at most `promptTokensMax` tokens of all classes together. */
 export interface PromptTier {

@@ -2,7 +2,7 @@ import type { ChatCompletionRequest, ContentPart, RequestMessage } from "../api/
 import type { EmbeddingInput } from "../api/embeddings/request.ts";
 import { type CallCounts, PRICE_CLASSES, PRICE_ROWS } from "../api/price-classes.ts";
 import { ceilDivide, type MicroCredits, PICO_PER_MICRO, type PicoCredits } from "./amount.ts";
-import { ofPrices, type UnitPrices, withoutPrices } from "./price.ts";
+import { computedOnce, type UnitPrices, withoutPrices } from "./price.ts";
 
 /**
  * Bounds of the tokens of a prompt, without a tokenizer: the event loop tokenizes nothing.
@@ -343,7 +343,7 @@ function fixedPico({ promptTokensMost, callsMost, prices }: HoldNeed): PicoCredi
  * Returns the highest price of the classes of each direction and of their parts, and the sums of the prices of the calls that a
  * request makes once, and up to `callsMost` times.
  */
-const dearestOf = ofPrices((prices) => {
+const dearestOf = computedOnce((prices: UnitPrices) => {
   const dearest = { input: 0n, output: 0n, once: 0n, calls: 0n };
   for (const row of PRICE_ROWS) {
     const { direction } = row.partOf === undefined ? row : PRICE_CLASSES[row.partOf];

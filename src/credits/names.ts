@@ -91,16 +91,9 @@ export function callersOf(transitions: readonly Transition[]): RowName[] {
   return without(callers, []);
 }
 
-/** Returns the grants that holds or requests draw on, usually the same as the one before. */
+/** Returns the grants that holds or requests draw on. */
 export function grantsOf(rows: readonly (HoldRow | RequestRow)[]): RowName[] {
-  const grants: RowName[] = [];
-  for (const { organizationId, draws } of rows) {
-    for (const { grantId: id } of draws) {
-      const last = grants.at(-1);
-      if (last?.id !== id || last.organizationId !== organizationId) grants.push({ organizationId, id });
-    }
-  }
-  return grants;
+  return rows.flatMap(({ organizationId, draws }) => draws.map(({ grantId: id }) => ({ organizationId, id })));
 }
 
 /** Returns the grants that were made for a payment. */

@@ -107,21 +107,21 @@ export function dearer(a: UnitPrices, b: UnitPrices): UnitPrices {
   return prices;
 }
 
-/** Makes a function of prices that computes each result once: many requests have the same prices. */
-export function ofPrices<Result>(compute: (prices: UnitPrices) => Result): (prices: UnitPrices) => Result {
-  const results = new WeakMap<UnitPrices, Result>();
-  return (prices) => {
-    let result = results.get(prices);
+/** Makes a function of objects that computes each result once: many requests have the same prices, route and token. */
+export function computedOnce<Key extends object, Result>(compute: (key: Key) => Result): (key: Key) => Result {
+  const results = new WeakMap<Key, Result>();
+  return (key) => {
+    let result = results.get(key);
     if (result === undefined) {
-      result = compute(prices);
-      results.set(prices, result);
+      result = compute(key);
+      results.set(key, result);
     }
     return result;
   };
 }
 
 /** Tells whether nothing has a price. */
-export const isFree = ofPrices((prices) => PRICE_ROWS.every((row) => (prices[row.class] ?? 0n) === 0n));
+export const isFree = computedOnce((prices: UnitPrices) => PRICE_ROWS.every((row) => (prices[row.class] ?? 0n) === 0n));
 
 /** Returns the rows of the parts and calls that have a value: few requests have any. */
 export function furtherRowsIn(values: ByClass<unknown>): typeof FURTHER_ROWS {

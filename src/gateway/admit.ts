@@ -22,14 +22,12 @@ const KEY_KEPT_MS = 24 * 60 * 60 * 1000;
 export interface Admission extends LimitEntry, Admitted {
   /** The routes of the plan whose largest charge the request's own bound of its cost allows. */
   routes: readonly [Route, ...Route[]];
-  /** Bounds how long the request may go on. */
   lease: Lease;
   /** True where `maxTokens` is less than requested, or than the model's default. */
   isShortened: boolean;
   available: MicroCredits;
   /** The budget with the least left, the hold included; absent if none covers the request. */
   tightest: BudgetState | undefined;
-  /** Milliseconds since 1970. */
   admittedAtMs: number;
 }
 
@@ -37,7 +35,6 @@ export interface Admission extends LimitEntry, Admitted {
 export interface Replay extends Pick<LimitEntry, "requestLimit" | "tokenLimit"> {
   /** JSON text of a StoredAnswer. */
   answer: string;
-  /** The charge of the first request. */
   charged: MicroCredits;
   available: MicroCredits;
 }
@@ -169,7 +166,6 @@ export function intentOf({ principal: { callerId }, repetition }: GatewayCall): 
   return repetition && { callerId, fingerprint: repetition.fingerprint() };
 }
 
-/** Returns the error for an idempotency key that was used before. */
 function keyRefusal(outcome: string): ApiError | undefined {
   if (outcome === "in_progress")
     return new ApiError("idempotency_in_progress", undefined, { headers: { "retry-after": "1" } });
@@ -252,7 +248,6 @@ function limitFields(state: BudgetState | undefined): ErrorFields {
   };
 }
 
-/** Names the credits that do not suffice, as the subject of a sentence. */
 function limitName(state: BudgetState | undefined): string {
   if (state === undefined) return "The organization's credits";
   return state.isCap ? "The credits that the token's cap allows" : `The credits of the budget "${state.name}"`;

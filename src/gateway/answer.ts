@@ -83,7 +83,6 @@ export function headOfReplay(
   return { id, created, model: model.id, organizationId: principal.organizationId, headers: replayHeaders };
 }
 
-/** An answer as one message for each choice. */
 export type Folded = Omit<AnswerFold, "add" | "document">;
 
 /** A longer answer is not stored: its idempotency key then counts as interrupted. */
@@ -91,7 +90,6 @@ export const STORED_CHARACTERS_MAX = 1024 * 1024;
 
 /** An answer as it is stored under its idempotency key. The conversation before it is in the request. */
 export interface StoredAnswer extends Pick<AnswerHead, "id" | "created">, Required<Pick<AnswerEnd, "reasons">> {
-  /** Unix seconds. */
   ended: number;
   /** The headers `x-tollgate-…` of the answer, and its media type if it is not JSON. */
   headers: Record<string, string>;

@@ -8,7 +8,6 @@ import { CONSEQUENCES } from "./failures.ts";
 import type { Gateway, GatewayCall, UpstreamCall } from "./gateway.ts";
 import { inOrder, type Plan } from "./plan.ts";
 
-/** The upstream calls of a request. */
 interface Calls {
   /** The route that was called last; the plan's first one where none was called. */
   route: Route;
@@ -18,7 +17,6 @@ interface Calls {
   made: readonly UpstreamCall[];
 }
 
-/** Calls of which the last one is answered. */
 export interface Answered extends Calls {
   answer: ProviderAnswer;
   circuit: Circuit;
@@ -111,7 +109,6 @@ function providerOf({ providers }: Gateway, { providerId }: Route): Provider {
   return provider;
 }
 
-/** Returns the refusal of the upstream that can be called first. */
 function sooner(one: UpstreamError | undefined, other: UpstreamError): UpstreamError {
   return one === undefined || (other.retryAfterSeconds ?? 0) < (one.retryAfterSeconds ?? 0) ? other : one;
 }
@@ -126,7 +123,6 @@ function routeToRepeat({ route, made }: Calls, failure: UpstreamError | undefine
   return mayRepeat && made.length === 1 ? route : undefined;
 }
 
-/** Tells whether a route may be called after a failure of another one. */
 function mayFollow({ failure }: UpstreamError, failed: Route, next: Route): boolean {
   const { next: target } = CONSEQUENCES[failure];
   if (target === "larger") return (next.contextWindow ?? 0) > (failed.contextWindow ?? Number.POSITIVE_INFINITY);
@@ -183,7 +179,6 @@ type CallResult = { answer: ProviderAnswer } | Pick<Unanswered, "answer" | "fail
 
 /** Time to wait for the first text of a stream before its headers are sent to the client. */
 const FIRST_TEXT_WAIT_MS = 10_000;
-/** Items without text that are buffered. */
 const ITEMS_BUFFERED_MAX = 100;
 
 /** Calls an upstream; where other routes remain, waits until its answer is unlikely to fail. Never rejects. */

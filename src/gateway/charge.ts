@@ -23,7 +23,6 @@ export interface Admitted {
   /** True for the playground, whose requests are free at any price. */
   isFree: boolean;
   estimate: PromptEstimate;
-  /** Bound of each choice. */
   maxTokens: number;
 }
 
@@ -156,18 +155,15 @@ export function roughTokens(
   return roughCharge(meter, estimate, tokenBoundsOf(model, route, estimate, maxTokens)).tokens;
 }
 
-/** An answer to charge. */
 export interface Charged {
   plan: Pick<Plan, "estimate" | "isInputOnly" | "isStreamed" | "promptTexts"> & {
     model: Pick<CatalogModel, "capabilities">;
   };
   route: Route;
   bounds: TokenBounds;
-  /** The prices that the hold was made at. */
   prices: UnitPrices;
   meter: MeterReading;
   isClientDisconnected: boolean;
-  /** Since the upstream was called. */
   elapsedMs: number;
 }
 
@@ -265,7 +261,6 @@ interface Counts {
   answer: Completion;
   /** Tokens of the answer's text alone: providers count nothing else, such as citations. */
   text: Completion;
-  /** Tokens of the prompt's text. */
   prompt: number;
 }
 
@@ -317,7 +312,6 @@ const USUAL_TOKENS_MAX = 4_096;
 export interface MeasuredAnswer {
   upstream: string;
   organizationId: string;
-  /** Sum of all its choices. */
   tokens: number;
   choices: number;
   choicesAsked: number;
@@ -325,7 +319,6 @@ export interface MeasuredAnswer {
   durationMs: number;
 }
 
-/** The newest answers of an organization. */
 type Answers = { tokens: number; tokensAMillisecond: number }[];
 
 /**

@@ -106,7 +106,6 @@ const UNUSED = new OrganizationCircuit();
 export class Circuit {
   readonly #route: Pick<Route, "providerId" | "model">;
   readonly #opens: boolean;
-  /** Open circuits by their organizations. */
   readonly #open = new RecentMap<OrganizationCircuit>(REMEMBERED);
   /** Closed circuits of organizations that had a failure. */
   readonly #closed = new RecentMap<OrganizationCircuit>(REMEMBERED);
@@ -152,7 +151,6 @@ export class Circuit {
     return new UpstreamError(failure, `${upstreamOf(this.#route)} ${what}`, { retryAfterSeconds });
   }
 
-  /** Notes that an answer has begun. */
   answered(organizationId: string, startedMs: number, nowMs: number): CircuitChange {
     const tookMs = nowMs - startedMs;
     const averageMs = this.#firstByteMs ?? tookMs;
@@ -162,7 +160,6 @@ export class Circuit {
     return this.#worked(organizationId, startedMs, nowMs);
   }
 
-  /** Notes that an answer is complete. */
   completed(organizationId: string, nowMs: number): void {
     this.#find(organizationId, nowMs)?.completed();
   }
@@ -218,7 +215,6 @@ export class Circuit {
     return this.#open.get(organizationId, nowMs) ?? this.#closed.get(organizationId, nowMs);
   }
 
-  /** Returns the circuit of an organization, which is closed at first. */
   #of(organizationId: string, nowMs: number): OrganizationCircuit {
     const known = this.#find(organizationId, nowMs);
     if (known !== undefined) return known;
@@ -232,7 +228,6 @@ export class Circuit {
     this.#failures.add(nowMs);
   }
 
-  /** Notes a failure in the circuit of its organization. */
   #noteFailure(
     organizationId: string,
     nowMs: number,

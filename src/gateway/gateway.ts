@@ -26,7 +26,6 @@ export interface PlaygroundSettings {
   maxTokens: number;
 }
 
-/** The parts of the service that completions use. */
 export interface Gateway {
   catalog: Catalog;
   ledger: Pick<Ledger, "hold" | "checkpoint" | "settle" | "release">;
@@ -48,11 +47,8 @@ export interface Gateway {
    * higher one is lowered to it.
    */
   completionMaxTokens: number | "model" | "clamp";
-  /** Milliseconds since 1970. */
   clock: () => number;
-  /** Numbers from 0 up to 1. */
   random: () => number;
-  /** A new UUIDv7. */
   newId: () => string;
   log: Log;
 }
@@ -125,6 +121,5 @@ export interface CompletionReport {
 /** A call of an upstream, until its answer began or its failure was known. */
 export interface UpstreamCall extends Pick<Attempt, "outcome" | "durationMs"> {
   route: Route;
-  /** Milliseconds since 1970. */
   startedMs: number;
 }

@@ -1,5 +1,6 @@
 import type { LimitSettings, Principal } from "../api/principal.ts";
 import { eachValue, isCovered, METADATA_PREFIX } from "../credits/budgets.ts";
+import { computedOnce } from "../credits/price.ts";
 import { ApiError } from "../errors.ts";
 import type { Plan } from "./plan.ts";
 
@@ -9,12 +10,10 @@ const RETRY_AFTER_SECONDS_MAX = 60;
 /** Length of the window of each kind of limit, in seconds. `tokensOfDay` is for the playground. */
 export const WINDOW_SECONDS = { requests: 60, tokens: 60, tokensOfDay: SECONDS_A_DAY } as const;
 
-/** State of one limit for a caller. */
 export interface LimitState {
   unit: "requests" | "tokens";
   limit: number;
   remaining: number;
-  /** Time until the next window. */
   resetSeconds: number;
   windowSeconds: number;
 }
@@ -43,7 +42,6 @@ export interface WantedLimits {
   concurrent: readonly LimitKey[];
 }
 
-/** An admission by the limits. */
 export interface LimitEntry {
   requestLimit: LimitState;
   tokenLimit: LimitState;
@@ -62,7 +60,6 @@ export interface LimitedRequest {
 export interface LimitsStatus {
   /** `shared`: the nodes count together in Redis. `local`: this node counts by itself. */
   mode: "shared" | "local";
-  /** The number of nodes that share the limits. */
   nodes: number;
 }
 
@@ -86,41 +83,28 @@ export function windowUses(kind: WindowUse["kind"], keys: readonly LimitKey[], a
 }
 
 type LimitUnit = keyof LimitSettings;
-/** The settings of limits that a gateway has. */
 interface LimitSetting {
   limitSettings: LimitSettings;
   playground: { tokensPerDay: number };
 }
-type OwnLimits = Record<LimitUnit, readonly [LimitKey, LimitKey]> & { settings: LimitSettings };
-/** By principal, because each request needs all of them. */
-const OWN_LIMITS = new WeakMap<Principal, OwnLimits>();
+/** Made once, because V8 looks up each new text that a map is asked for in a table of all texts. */
+const ownKeys = computedOnce(({ tokenId, organizationId }: Principal) => ({
+  token: `token:${tokenId}`,
+  organization: `organization:${organizationId}`,
+}));
 
 /** Returns the limits of a token and of its organization, in this order. */
 export function limitKeys(
-  { limitSettings: settings }: Pick<LimitSetting, "limitSettings">,
+  { limitSettings }: Pick<LimitSetting, "limitSettings">,
   principal: Principal,
   unit: LimitUnit,
 ): readonly [LimitKey, LimitKey] {
-  let known = OWN_LIMITS.get(principal);
-  if (known?.settings !== settings) {
-    const { tokenId, organizationId, limits, organizationLimits } = principal;
-    const [token, organization] = [`token:${tokenId}`, `organization:${organizationId}`];
-    const keysOf = (of: LimitUnit) => {
-      const limit = organizationLimits?.[of] ?? settings[of];
-      return [
-        { key: token, limit: limits?.[of] ?? limit },
-        { key: organization, limit },
-      ] as const;
-    };
-    known = {
-      settings,
-      requestsPerMinute: keysOf("requestsPerMinute"),
-      tokensPerMinute: keysOf("tokensPerMinute"),
-      concurrentRequests: keysOf("concurrentRequests"),
-    };
-    OWN_LIMITS.set(principal, known);
-  }
-  return known[unit];
+  const { token, organization } = ownKeys(principal);
+  const limit = principal.organizationLimits?.[unit] ?? limitSettings[unit];
+  return [
+    { key: token, limit: principal.limits?.[unit] ?? limit },
+    { key: organization, limit },
+  ];
 }
 
 /** The model that a request calls, and its `metadata`. */

@@ -17,11 +17,7 @@ interface Traffic {
  * budget.
  */
 export class RetryBudget {
-  /** By organization and model. */
-  readonly #traffic = new RecentMap<Map<string, Traffic>>({
-    idleMs: RETRY_WINDOW_SECONDS * 1000,
-    entriesMax: BUDGETS_MAX,
-  });
+  readonly #traffic = new RecentMap<Traffic>({ idleMs: RETRY_WINDOW_SECONDS * 1000, entriesMax: BUDGETS_MAX });
 
   /** Counts a request of an organization for a model. */
   count(organizationId: string, model: string, nowMs: number): void {
@@ -38,14 +34,14 @@ export class RetryBudget {
   }
 
   #of(organizationId: string, model: string, nowMs: number): Traffic {
-    const models = this.#traffic.get(organizationId, nowMs) ?? new Map<string, Traffic>();
-    const known = models.get(model);
+    const key = `${organizationId} ${model}`;
+    const known = this.#traffic.get(key, nowMs);
     if (known !== undefined) return known;
     const made = {
       requests: new RollingCount(RETRY_WINDOW_SECONDS, 1_000),
       retries: new RollingCount(RETRY_WINDOW_SECONDS, 1_000),
     };
-    this.#traffic.set(organizationId, models.set(model, made), nowMs);
+    this.#traffic.set(key, made, nowMs);
     return made;
   }
 }

@@ -9,7 +9,6 @@ import type { Log } from "../telemetry/logger.ts";
 /** Health of an upstream, as its requests have shown it, in the form of the admin API. */
 export interface RouteHealth {
   provider: string;
-  /** `provider/model` of the upstream. */
   route: string;
   health: NonNullable<ModelRoute["health"]>;
 }
@@ -23,7 +22,6 @@ export interface HealthFileOptions {
   dataDir: string;
   /** Unique among all processes, in hexadecimal digits and dashes: several processes may share a directory on PostgreSQL. */
   name: string;
-  /** Returns the health of all upstreams. */
   health: (nowMs: number) => RouteHealth[];
   clock: () => number;
   log: Log;
@@ -59,14 +57,12 @@ export class HealthFile {
     }, EVERY_MS).unref();
   }
 
-  /** Stops writing and removes the file. */
   async stop(): Promise<void> {
     clearInterval(this.#timer);
     await this.#writing;
     await rm(this.#file, { force: true });
   }
 
-  /** Removes the files of processes that died. */
   async #removeOld(): Promise<void> {
     const { dataDir, clock } = this.#options;
     for (const name of (await readdir(dataDir).catch(() => [])).filter((name) => HEALTH_FILE.test(name))) {

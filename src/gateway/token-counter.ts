@@ -78,7 +78,6 @@ export class TokenCounter {
     this.#options = options;
   }
 
-  /** True while the thread is running. */
   get isRunning(): boolean {
     return this.#thread !== undefined;
   }
@@ -111,7 +110,6 @@ export class TokenCounter {
     await this.#endThread();
   }
 
-  /** Counts until the signal is aborted. */
   async #count(
     organizationId: string,
     groups: Groups,
@@ -189,7 +187,6 @@ export class TokenCounter {
 class CounterThread {
   readonly #worker: Worker;
   #reply: ((counts: number[] | undefined) => void) | undefined;
-  /** Why it ended, if it did not end by itself. */
   failure: string | undefined;
 
   constructor(heapMiBMax: number) {
