@@ -58,7 +58,7 @@ const NO_PROXY_VARIABLES = ["NO_PROXY", "no_proxy"];
 
 /**
  * Reads the configuration: flags before environment before file before defaults. A mistake, also in a value that is overridden,
- * is an OperatorError; all mistakes of the schema in the file are reported together.
+ * is an OperatorError. Those of the file are reported together: first references to variables, then the schema, then contradictions.
  */
 export function loadConfig(sources: ConfigSources = {}): Config {
   return withVariables(sources, (variables) => readConfig(sources, variables));
@@ -162,9 +162,9 @@ function override(settings: Settings, name: string, path: Path, text: string | u
 }
 
 function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
-  const refuse = (path: Path, text: string) => {
-    throw new OperatorError(`${file?.place(path) ?? "the configuration"}: ${keyText(path)} ${text}`);
-  };
+  const mistakes: string[] = [];
+  const refuse = (path: Path, text: string) =>
+    mistakes.push(`${file?.place(path) ?? "the configuration"}: ${keyText(path)} ${text}`);
   for (const list of ["providers", "models"] as const) {
     const seen = new Set<string>();
     for (const [index, { id }] of settings[list].entries()) {
@@ -174,22 +174,18 @@ function checkTogether(settings: Settings, file: ConfigFile | undefined): void {
   }
   const contradiction = identityContradiction(settings.identity.issuers) ?? paymentContradiction(settings.payments);
   if (contradiction !== undefined) refuse(contradiction.path, contradiction.text);
-  if (parsePrice("1", settings.credits) === undefined) {
+  if (parsePrice("1", settings.credits) === undefined)
     refuse(["credits"], "is too high. A dollar and its markup must be at most a billion credits.");
-  }
   const { smtp, mailFrom } = settings.warnings;
-  if (smtp === undefined && settings.statements.mail) {
+  if (smtp === undefined && settings.statements.mail)
     refuse(["statements", "mail"], "is true, but warnings.smtp is missing.");
-  }
-  if (smtp !== undefined && mailFrom === undefined) {
+  if (smtp !== undefined && mailFrom === undefined)
     refuse(["warnings", "mailFrom"], "is missing, but must be a mail address where warnings.smtp is set.");
-  }
   const { server, metrics } = settings;
-  if (metrics.port === server.port && metrics.host === server.host) {
+  if (metrics.port === server.port && metrics.host === server.host)
     refuse(["metrics", "port"], `is ${metrics.port}, but must be another port than server.port.`);
-  }
   const { holdSeconds, renewSeconds } = settings.ledger;
-  if (renewSeconds >= holdSeconds) {
+  if (renewSeconds >= holdSeconds)
     refuse(["ledger", "renewSeconds"], `is ${renewSeconds}, but must be less than ledger.holdSeconds, ${holdSeconds}.`);
-  }
+  if (mistakes.length > 0) throw new OperatorError(mistakes.join("\n"));
 }

@@ -49,8 +49,10 @@ export function parseFile(name: string, text: string, options: ParseOptions) {
     );
   }
   const entries = Object.entries(tree).filter(([key]) => options.only?.includes(key) ?? true);
-  const reading: Reading = { unread: new Set(), schemaAt: () => undefined, ...options, place };
-  return { name, values: settle(Object.fromEntries(entries), [], reading) as Record<string, unknown>, place };
+  const reading: Reading = { unread: new Set(), schemaAt: () => undefined, ...options, place, mistakes: [] };
+  const values = settle(Object.fromEntries(entries), [], reading) as Record<string, unknown>;
+  if (reading.mistakes.length > 0) throw new OperatorError(reading.mistakes.join("\n"));
+  return { name, values, place };
 }
 
 const DOCUMENT_BYTES_MAX = 4 * 1024 * 1024;
@@ -132,6 +134,8 @@ const DEPTH_MAX = 64;
 
 interface Reading extends Required<Omit<ParseOptions, "only">> {
   place(path: Path): string;
+  /** References that cannot be replaced, a line each. */
+  mistakes: string[];
 }
 
 function settle(value: unknown, path: Path, reading: Reading): unknown {
@@ -152,22 +156,21 @@ function settle(value: unknown, path: Path, reading: Reading): unknown {
   );
 }
 
-function fillIn(text: string, path: Path, { variables, place, schemaAt }: Reading): unknown {
+function fillIn(text: string, path: Path, { variables, place, schemaAt, mistakes }: Reading): unknown {
   let replaced = false;
   const filled = text.replace(/\$\$\{|\$\{([^}]*)(\}?)/g, (found, reference: string | undefined, end: string) => {
     if (reference === undefined) return "${";
     const setting = `${place(path)}: ${keyText(path)}`;
     if (end === "" || !REFERENCE.test(reference)) {
-      throw new OperatorError(
+      mistakes.push(
         `${setting} contains ${found}. Write \${NAME} with the name of a variable, \${file:PATH} with the path of a file, or $\${ for a literal \${.`,
       );
+      return found;
     }
     const value = variables.textOf(reference, setting);
-    if (value === undefined) {
-      throw new OperatorError(`${setting} needs the environment variable ${reference}, which is not set.`);
-    }
+    if (value === undefined) mistakes.push(`${setting} needs the environment variable ${reference}, which is not set.`);
     replaced = true;
-    return value;
+    return value ?? "";
   });
   return replaced ? valueOfText(filled, schemaAt(path)) : filled;
 }

@@ -121,3 +121,16 @@ describe("a mistake names the file and not its content", () => {
     },
   );
 });
+
+test("all variables that are not set, and all contradictions of settings are reported at once", () => {
+  const unset = `providers: [{ id: a, kind: openai-compatible, apiKey: "\${NO_KEY}" }]
+payments: { stripe: { secretKey: "\${NO_SECRET}", webhookSecret: "\${NO-NAME}" } }`;
+  expect(() => load({}, unset)).toThrow(
+    /^tollgate\.yaml:1: providers\[0\]\.apiKey needs .* NO_KEY, .*\ntollgate\.yaml:2: payments\.stripe\.secretKey needs .* NO_SECRET, .*\n.*:2: payments\.stripe\.webhookSecret contains \$\{NO-NAME\}\. [^\n]*$/,
+  );
+  const contradictions = `statements: { mail: true }
+ledger: { holdSeconds: 30, renewSeconds: 30 }`;
+  expect(() => load({}, contradictions)).toThrow(
+    /^tollgate\.yaml:1: statements\.mail is true, [^\n]*\ntollgate\.yaml:2: ledger\.renewSeconds is 30, [^\n]*$/,
+  );
+});
