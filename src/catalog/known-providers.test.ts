@@ -40,6 +40,7 @@ describe("The request format of an OpenAI-compatible API", () => {
   test.each([
     ["https://api.openai.com/v1", "max_completion_tokens"],
     ["https://eu.api.openai.com/v1", "max_completion_tokens"],
+    ["https://api.moonshot.cn/v1", "max_completion_tokens"],
     ["https://api.openai.com.example/v1", undefined],
     ["https://fakeapi.openai.com.test/v1", undefined],
     ["http://127.0.0.1:8080/v1", undefined],

@@ -19,8 +19,7 @@ export function identify({ kind, baseUrl }: Address): KnownProvider | undefined 
   // A wire of its own belongs to one provider at any address.
   if (kind !== OPENAI_COMPATIBLE) return KNOWN_PROVIDERS.find((provider) => provider.kind === kind);
   const host = hostOf(baseUrl);
-  if (host === undefined) return undefined;
-  return KNOWN_PROVIDERS.find((known) => hostOf(known.baseUrl) === host || known.otherHosts.includes(host));
+  return KNOWN_PROVIDERS.find((known) => host !== undefined && hostsOf(known).includes(host));
 }
 
 /** Returns the limits of a known provider on the wire that a configured kind uses. */
@@ -35,9 +34,9 @@ export function deviationsOf({
   kind,
   baseUrl,
 }: Address): Pick<KnownProvider, "baseUrl" | "requestFormat" | "secondWire"> {
-  const host = hostOf(baseUrl);
+  const host = `.${hostOf(baseUrl)}`;
   const isKnown = (row: KnownProvider) =>
-    kind === OPENAI_COMPATIBLE ? host && `.${host}`.endsWith(`.${hostOf(row.baseUrl)}`) : row.kind === kind;
+    kind === OPENAI_COMPATIBLE ? hostsOf(row).some((known) => host.endsWith(`.${known}`)) : row.kind === kind;
   const known = KNOWN_PROVIDERS.find(isKnown);
   if (known === undefined) return { baseUrl };
   const { requestFormat, secondWire } = known;
@@ -47,6 +46,10 @@ export function deviationsOf({
     // The chat completions of a provider with a wire of its own have another address than that wire.
     ...(known.kind === kind && secondWire && { secondWire }),
   };
+}
+
+function hostsOf({ baseUrl, otherHosts }: KnownProvider): string[] {
+  return [hostOf(baseUrl) ?? [], otherHosts].flat();
 }
 
 function hostOf(baseUrl: string | null): string | undefined {
