@@ -32,6 +32,8 @@ const MARKED = [
   ...["response_item.content", "token.name", "token.pinned", "top_up.card"],
 ];
 const MARKED_REQUEST = ["request.budgets", "request.idempotency_key", "request.metadata"];
+/** Those of `fill`: the budget covers two of its requests, and two name a model that does not exist. */
+const [CONVERSATIONS, REFUSALS] = [2, 4];
 /** Texts of an organization that remain, by table: ids, amounts, kinds, and names of the service's own. */
 const REMAINING: Record<string, string> = {
   adjustment: "organization_id id kind draws grant_id",
@@ -255,7 +257,12 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     const others = await useAsOthers();
     await fill();
     expect(await erase()).toMatchObject(isNotDue(/^Close the organization first/, null));
+    // What is written in the background: a late row would be one that the erasure has not seen.
+    const written = "(select count(*) from conversation) + (select count(*) from refusal)";
     const waits = { timeout: 60_000, interval: 100 };
+    await expect
+      .poll(async () => (await tables.read(`select ${written} as rows`)).map(({ rows }) => Number(rows)), waits)
+      .toEqual([CONVERSATIONS + REFUSALS]);
     await expect
       .poll(() => markedColumns(tables), waits)
       .toEqual(expect.arrayContaining(["conversation.request", "delivery.event_key", "refusal.model"]));
