@@ -257,7 +257,7 @@ describe.each(hasPostgres ? (["SQLite", "PostgreSQL"] as const) : (["SQLite"] as
     const others = await useAsOthers();
     await fill();
     expect(await erase()).toMatchObject(isNotDue(/^Close the organization first/, null));
-    // What is written in the background: a late row would be one that the erasure has not seen.
+    // Refusals and conversations are written in the background, and the erasure would not see a late one.
     const written = "(select count(*) from conversation) + (select count(*) from refusal)";
     const waits = { timeout: 60_000, interval: 100 };
     await expect
