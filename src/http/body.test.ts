@@ -51,7 +51,7 @@ test("A retry that gets its response again, or is refused before, returns its bo
     offer: async () => {},
     async take(_owner: object, _fingerprint: string, reserve: (bytes: number) => void) {
       reserve(1_000);
-      return { id: "resp_1", content: JSON.stringify({ input: [], response: { id: "resp_1", output: [] } }) };
+      return JSON.stringify({ input: [], response: { id: "resp_1", output: [] } });
     },
   };
   const admin = { responseItems } as unknown as ServerOptions["admin"];
