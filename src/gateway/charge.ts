@@ -319,33 +319,37 @@ export interface MeasuredAnswer {
   durationMs: number;
 }
 
-type Answers = { tokens: number; tokensAMillisecond: number }[];
+interface Figures {
+  tokens: number;
+  tokensAMillisecond: number;
+  /** The share of several choices that the upstream wrote; 0 if it wrote only one. */
+  choiceShare?: number;
+}
 
 /**
  * Measures how fast and how much each upstream writes, and estimates from this the output of an answer whose client
  * disconnected before it arrived. The figures of an upstream are medians of the figures of its organizations, so that no
- * organization sets the price of another, however many requests it sends. Its share of choices is that of its newest answer.
+ * organization sets the price of another, however many requests it sends.
  */
 export class OutputRates {
-  readonly #upstreams = new Map<string, LRUCache<string, Answers>>();
-  /** The share of the choices that an upstream wrote when it was last asked for several; 0 if it wrote only one. */
-  readonly #choiceShares = new Map<string, number>();
+  readonly #upstreams = new Map<string, LRUCache<string, Figures[]>>();
 
   note(answer: MeasuredAnswer): void {
     const { upstream, organizationId, choices, choicesAsked, durationMs } = answer;
     const tokens = answer.tokens / choices;
-    if (choicesAsked > 1) this.#choiceShares.set(upstream, choices === 1 ? 0 : choices / choicesAsked);
     const organizations = this.#upstreams.get(upstream) ?? new LRUCache({ max: ORGANIZATIONS_KEPT });
     this.#upstreams.set(upstream, organizations);
     const answers = organizations.get(organizationId) ?? [];
     organizations.set(organizationId, answers);
-    answers.push({ tokens, tokensAMillisecond: tokens / Math.max(1, durationMs) });
+    const figures: Figures = { tokens, tokensAMillisecond: tokens / Math.max(1, durationMs) };
+    if (choicesAsked > 1) figures.choiceShare = choices === 1 ? 0 : choices / choicesAsked;
+    answers.push(figures);
     if (answers.length > ANSWERS_KEPT) answers.shift();
   }
 
   /** Returns the choices that an upstream writes when it is asked for so many. */
   choicesOf(upstream: string, asked: number): number {
-    return Math.max(1, Math.round(asked * (this.#choiceShares.get(upstream) ?? 0)));
+    return asked === 1 ? 1 : Math.max(1, Math.round(asked * this.#median(upstream, "choiceShare", 0.5)));
   }
 
   /**
@@ -359,14 +363,19 @@ export class OutputRates {
     if (known.reduce((sum, { length }) => sum + length, 0) < ANSWERS_LEAST) {
       return Math.min(USUAL_TOKENS_MAX, Math.floor((ms / 1000) * USUAL_TOKENS_A_SECOND));
     }
-    const medianOf = (figure: keyof Answers[number], part: number) => {
-      const ofEach = known.map((answers) => answers.map((answer) => answer[figure]));
-      return percentile(
-        ofEach.map((own) => percentile(own, part)),
-        0.5,
-      );
-    };
-    return Math.floor(Math.min(ms * medianOf("tokensAMillisecond", 0.5), medianOf("tokens", 0.95)));
+    const rate = this.#median(upstream, "tokensAMillisecond", 0.5);
+    return Math.floor(Math.min(ms * rate, this.#median(upstream, "tokens", 0.95)));
+  }
+
+  /** Returns the median over the organizations of a percentile of their answers; 0 if none has the figure. */
+  #median(upstream: string, figure: keyof Figures, part: number): number {
+    const ofEach = [...(this.#upstreams.get(upstream)?.values() ?? [])]
+      .map((answers) => answers.flatMap((answer) => answer[figure] ?? []))
+      .filter((own) => own.length > 0);
+    return percentile(
+      ofEach.map((own) => percentile(own, part)),
+      0.5,
+    );
   }
 }
 

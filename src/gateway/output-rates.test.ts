@@ -95,7 +95,7 @@ test("The figures are those of one choice, by the choices that arrived and not b
   expect(rates.estimate(UPSTREAM, 1_000)).toBe(100);
 });
 
-test("An upstream writes the same share of the choices as when it was last asked for several, and one if it wrote one.", () => {
+test("An upstream writes the median share of several choices, and one if it wrote one.", () => {
   const rates = new OutputRates();
   const answer = { upstream: UPSTREAM, organizationId: "org_a", tokens: 10, durationMs: 1_000 };
   const after = (choicesAsked: number, choices: number) => {
@@ -103,9 +103,16 @@ test("An upstream writes the same share of the choices as when it was last asked
     return rates.choicesOf(UPSTREAM, 8);
   };
   expect(rates.choicesOf(UPSTREAM, 8)).toBe(1);
-  expect([after(1, 1), after(2, 2), after(1, 1), after(8, 1)]).toEqual([1, 8, 8, 1]);
-  expect([after(8, 2), after(2, 1), after(4, 3)]).toEqual([2, 1, 6]);
+  expect([after(1, 1), after(2, 2), after(1, 1), after(8, 1), after(8, 2), after(8, 2)]).toEqual([1, 8, 8, 1, 2, 2]);
   expect(rates.choicesOf("up/other", 8)).toBe(1);
+});
+
+test("No organization sets the share of choices of another, however many answers it gets.", () => {
+  const rates = new OutputRates();
+  const answer = { upstream: UPSTREAM, tokens: 10, durationMs: 1_000, choicesAsked: 8 };
+  for (const organizationId of ["org_a", "org_b"]) rates.note({ ...answer, organizationId, choices: 4 });
+  for (let count = 0; count < 200; count += 1) rates.note({ ...answer, organizationId: "org_c", choices: 1 });
+  expect(rates.choicesOf(UPSTREAM, 8)).toBe(4);
 });
 
 test("The estimate is 0 after the clock was set back.", () => {
