@@ -1,6 +1,6 @@
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { Browser, Page } from "playwright-core";
+import type { Browser, Page, Route } from "playwright-core";
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from "vitest";
 import { PAGE_PATHS } from "../../console/src/page-paths.ts";
 import { ORGANIZATION_ROLES, type Role } from "../../src/api/admin/roles.ts";
@@ -69,6 +69,30 @@ describe.skipIf(!hasBrowser)("signing in with an identity provider", () => {
     await page.getByRole("button", BUTTON).click();
     // The provider asks again: its own session has ended, too.
     await page.getByPlaceholder("Enter any login").waitFor();
+    expect(errors()).toEqual([]);
+  });
+
+  test("A sign-in holds although an answer from before it arrives late.", async () => {
+    await page.setViewportSize(WINDOWS.wide);
+    await page.goto("/");
+    await page.getByRole("button", BUTTON).click();
+    const [shown, answered] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
+    const hold = async (route: Route) => {
+      const response = await route.fetch();
+      await shown.promise;
+      // The console may have given the request up.
+      await route.fulfill({ response }).catch(() => undefined);
+      answered.resolve();
+    };
+    await page.route("**/admin/v1/session", hold, { times: 1 });
+    await logIn("ada");
+    await page.getByRole("heading", { name: "Overview", level: 1 }).waitFor();
+    shown.resolve();
+    await answered.promise;
+    for (const name of ["Organizations", "Requests"]) {
+      await page.getByRole("link", { name, exact: true }).click();
+      await page.getByRole("heading", { name, level: 1 }).waitFor();
+    }
     expect(errors()).toEqual([]);
   });
 

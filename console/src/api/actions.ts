@@ -1,6 +1,8 @@
 import { type QueryClient, useMutation, useQueryClient } from "@tanstack/react-query";
 import { useRef } from "react";
 import { ApiFailure } from "./client.ts";
+import { session } from "./queries.ts";
+import type { Session } from "./types.ts";
 
 /**
  * Marks queries as stale and refetches those that are shown. Running fetches are cancelled: the service may have
@@ -12,6 +14,12 @@ export async function renew(client: QueryClient, keys: readonly string[]): Promi
     await client.invalidateQueries({ queryKey: [key] });
   });
   await Promise.all(renewed);
+}
+
+/** Shows a session that has begun. A running fetch is cancelled: answered before the sign-in, it would show none. */
+export async function beginSession(client: QueryClient, made: Session): Promise<void> {
+  await client.cancelQueries({ queryKey: session.queryKey });
+  client.setQueryData(session.queryKey, made);
 }
 
 /** A random UUID (version 4). `crypto.randomUUID` is missing on pages over plain HTTP. */

@@ -1,8 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { useEffect } from "react";
 import { Link, useLocation } from "wouter";
+import { beginSession } from "../api/actions.ts";
 import { ApiFailure, send } from "../api/client.ts";
-import { session } from "../api/queries.ts";
 import type { Session } from "../api/types.ts";
 import { Failure } from "../ui/states.tsx";
 import { ProviderButtons, RETURN_KEY } from "./provider-sign-in.tsx";
@@ -15,8 +15,8 @@ export function SignInCallback() {
   const { mutate, ...complete } = useMutation({
     mutationFn: (query: string) => send<Session>("POST", "/admin/v1/session/callback", { query }),
     meta: { signsIn: true },
-    onSuccess: (made) => {
-      client.setQueryData(session.queryKey, made);
+    onSuccess: async (made) => {
+      await beginSession(client, made);
       const path = sessionStorage.getItem(RETURN_KEY);
       sessionStorage.removeItem(RETURN_KEY);
       if (path === null) close();

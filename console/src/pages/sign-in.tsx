@@ -1,8 +1,8 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
 import { type FormEvent, type ReactNode, useEffect, useState } from "react";
 import { Link } from "wouter";
+import { beginSession } from "../api/actions.ts";
 import { send } from "../api/client.ts";
-import { session } from "../api/queries.ts";
 import type { ServiceFacts, Session } from "../api/types.ts";
 import { Brand } from "../shell/brand.tsx";
 import { ThemeButton } from "../shell/theme.tsx";
@@ -74,7 +74,7 @@ function TokenForm() {
   const signIn = useMutation({
     mutationFn: (secret: string) => send<Session>("POST", "/admin/v1/session", { token: secret }),
     meta: { signsIn: true },
-    onSuccess: (made) => client.setQueryData(session.queryKey, made),
+    onSuccess: (made) => beginSession(client, made),
   });
   const submit = (event: FormEvent) => {
     event.preventDefault();
