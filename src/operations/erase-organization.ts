@@ -25,7 +25,6 @@ export const eraseOrganization = sharedOperation({
     make.command({
       usage: "org erase <id>",
       flags: { id: argument("<id>", text) },
-      call: ({ id }) => ({ params: { id } }),
       text: ({ id, name, status, erased_at }) => facts({ id, name, status, erased: erased_at ?? "no" }),
     }),
   ],

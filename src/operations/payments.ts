@@ -70,7 +70,6 @@ export const createCheckout = sharedOperation({
         id: required("--org <id>", "organization that buys credits"),
         return_url: RETURN_URL,
       },
-      call: ({ id, ...body }) => ({ params: { id }, body }),
       text: ({ amount, currency, credits, url }) => facts({ credits, price: `${amount} ${currency}`, url }),
     }),
   ],

@@ -145,7 +145,6 @@ export const listVouchers = sharedOperation({
     make.list({
       usage: "voucher show <batch>",
       flags: { id: argument("<batch>", text) },
-      call: ({ id }) => ({ params: { id } }),
       columns: {
         ID: ({ id }) => id,
         CODE: ({ prefix }) => `${prefix}…`,
